@@ -1,0 +1,274 @@
+"""The disclosed database, its file, and what a client makes of it.
+
+A ``Disclosed`` holds a model and the sums of all tasks in a basis. From it alone a passive client computes its own
+``Estimate`` (Algorithm 7); an active one brings the ``Coefficients`` that the engine gave it (Algorithm 6).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from sklearn.gaussian_process.kernels import Kernel
+
+from motet.basis import Basis, Extension
+from motet.errors import InvalidData, InvalidRelease, MotetError, StaleRelease
+from motet.information import Observed, Posterior
+from motet.kernels import Array
+from motet.model import Model
+from motet.task import Own, covariance, inverse, match, outputs
+
+FORMAT = 1
+TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """What an active client gets of its own: its folded examples and their coefficients aʲ.
+
+    ``released`` are its examples as the release has them, where they have changed since; None where they have not.
+    """
+
+    version: int
+    inputs: Array
+    y: Array
+    noise: Array
+    a: Array
+    kernel: Kernel
+    released: Own | None = None
+
+    @property
+    def own(self) -> Own:
+        return Own(self.inputs, self.y, self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosed:
+    """One release: all that anyone needs of the others.
+
+    ``Lambda`` and ``eta`` are the sums in the basis, ``theta`` the average task's weights; basis columns come first
+    and bias columns last. ``redundant`` are inputs that the landmarks of a growing basis span already.
+    """
+
+    model: Model
+    version: int
+    landmarks: Array
+    redundant: Array
+    A: Array
+    Lambda: Array
+    eta: Array
+    theta: Array
+    sigma2: float | None
+    policy: str = "exact"
+    noise_scale: float | None = None
+
+    @property
+    def inputs(self) -> Array:
+        """x̆: the unique inputs (growing basis, landmarks first) or the basis's landmarks (fixed)."""
+        return np.vstack([self.landmarks, self.redundant])
+
+    @cached_property
+    def basis(self) -> Basis:
+        return Basis(self.model.common, self.landmarks, self.A, self.model.bias, self.model.catalogue is not None)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return Posterior(self.Lambda, self.basis.prior, self.model.common_share, self.theta)
+
+    @property
+    def H(self) -> Array:
+        """B⁻¹: the article's H in whitened coordinates (its D^½HD^½, where its K̆ = LDLᵀ)."""
+        return self.posterior.solve(np.eye(len(self.eta)))
+
+    @property
+    def y(self) -> Array:
+        """The article's y̆ in whitened coordinates (its D^-½y̆)."""
+        return self.eta
+
+    # --- estimates ---
+
+    def average(self, X: Any, return_std: bool = False) -> Any:
+        """The average task f̄ at some inputs, and its standard deviation if wanted."""
+        X = self._rows(X)
+        F = self.basis.columns(X)
+        mean = F @ self.theta
+        if not return_std:
+            return mean
+        residual = self.basis.residual(X, F[:, : self.basis.rank])
+        return mean, self._std(self.posterior.variance(F) + self.model.common_share * residual)
+
+    def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
+        """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
+        X = self._rows(X)
+        own = Own.of(X, *outputs(y, noise, len(X)))
+        kernel = self.model.individual if individual is None else self.model.reading(individual)
+        extension = self._extension(own.X)
+        F = _columns(self.basis, extension, own.X)
+        posterior = self.posterior.observed(F, self._covariance(own, kernel), own.y)
+        return Estimate(self, own, kernel, posterior, extension)
+
+    def active_estimate(self, coefficients: Coefficients) -> Estimate:
+        """An active client's own function, from the coefficients that the engine gave it (Algorithm 6)."""
+        if coefficients.version != self.version:
+            raise StaleRelease(
+                f"these coefficients are of release {coefficients.version}, this database is release {self.version}; "
+                "fetch both again"
+            )
+        own, released = coefficients.own, coefficients.released
+        return self.replaced(own, released, coefficients.kernel)
+
+    def replaced(self, own: Own, released: Own | None, kernel: Kernel) -> Estimate:
+        """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
+        if released is None:
+            none = Extension(self.basis, own.X[:0], np.empty((0, 0)))
+            return Estimate(self, own, kernel, self.posterior, none)
+        extension = self._extension(own.X)
+        spare = len(extension.landmarks)
+        Lambda = np.pad(self.Lambda, (0, spare))
+        theta = np.pad(self.theta, (0, spare))
+        gradient = np.zeros(len(theta))
+        for part, sign in ((own, 1.0), (released, -1.0)):
+            F = _columns(self.basis, extension, part.X)
+            R = inverse(self._covariance(part, kernel), kernel)[0]
+            Lambda += sign * (F.T @ R @ F)
+            gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
+        prior = np.pad(self.basis.prior, (0, spare), constant_values=1.0)
+        flat = Posterior(Lambda, prior, self.model.common_share, theta)
+        moved = theta + flat.share * flat.solve(gradient[:, None])[:, 0]
+        return Estimate(self, own, kernel, Posterior(Lambda, prior, flat.share, moved), extension)
+
+    def _rows(self, X: Any) -> Array:
+        return self.model.rows(X, self.landmarks.shape[1])
+
+    def _extension(self, X: Array) -> Extension:
+        growing = self.model.basis is None
+        return self.basis.extended(X if growing else X[:0])
+
+    def _covariance(self, own: Own, kernel: Kernel) -> Array:
+        return covariance(own.X, own.noise, kernel, self.model.individual_share, self.model.lam)
+
+    def _std(self, variance: Array) -> Array:
+        if self.sigma2 is None or math.isnan(self.sigma2):
+            raise InvalidData("too few examples to estimate σ²: learn more, or give the model a sigma2")
+        return np.sqrt(self.sigma2 * np.maximum(variance, 0.0))
+
+    # --- the file ---
+
+    def to_bytes(self) -> bytes:
+        """A safetensors file: the arrays, and a JSON header with all the rest."""
+        known = self.sigma2 is not None and math.isfinite(self.sigma2)
+        header = {
+            "format": FORMAT,
+            "version": self.version,
+            "policy": self.policy,
+            "sigma2": self.sigma2 if known else None,
+            "noise_scale": self.noise_scale,
+            "catalogue": None if self.model.catalogue is None else self.model.catalogue.digest,
+            "model": json.loads(self.model.to_json()),
+        }
+        tensors = {name: np.ascontiguousarray(getattr(self, name), dtype=np.float64) for name in TENSORS}
+        return safetensors.numpy.save(tensors, {"motet": json.dumps(header, allow_nan=False)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Disclosed:
+        try:
+            (size,) = struct.unpack("<Q", data[:8])
+            header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
+            if header["format"] != FORMAT:
+                raise InvalidRelease(f"this is format {header['format']}, this version of motet reads {FORMAT}")
+            tensors = safetensors.numpy.load(data)
+            arrays: dict[str, Any] = {name: tensors[name] for name in TENSORS}
+            settings = {name: header[name] for name in ("version", "sigma2", "policy", "noise_scale")}
+            model = Model.from_json(json.dumps(header["model"]))
+            return cls(model=model, **arrays, **settings)._checked()
+        except (struct.error, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            if isinstance(error, MotetError):
+                raise
+            raise InvalidRelease(f"not a disclosed database: {error}") from None
+
+    def _checked(self) -> Disclosed:
+        k = len(self.basis.prior)
+        shapes = [self.Lambda.shape == (k, k), self.eta.shape == (k,), self.theta.shape == (k,)]
+        shapes += [self.redundant.shape[1:] == self.landmarks.shape[1:]]
+        if not all(shapes) or not all(np.isfinite(getattr(self, name)).all() for name in TENSORS):
+            raise InvalidRelease("not a disclosed database: its arrays do not fit each other, or are not finite")
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        Path(path).write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Disclosed:
+        return cls.from_bytes(Path(path).read_bytes())
+
+
+def _columns(basis: Basis, extension: Extension, X: Array) -> Array:
+    F = basis.columns(X)
+    return np.hstack([F, extension.e(X, F[:, : basis.rank])])
+
+
+class Estimate:
+    """One client's function: f̂(x) = φ(x)ᵀθ̂ + (1−α) k̃(x, h) a, with its uncertainty."""
+
+    def __init__(
+        self, release: Disclosed, own: Own, kernel: Kernel, posterior: Posterior | Observed, extension: Extension
+    ) -> None:
+        self.release = release
+        self.own = own
+        self.kernel = kernel
+        self._posterior = posterior
+        self._extension = extension
+        self._F = _columns(release.basis, extension, own.X)
+        self._R = inverse(release._covariance(own, kernel), kernel)[0]
+        self.a: Array = self._R @ (own.y - self._F @ posterior.theta)
+
+    def __repr__(self) -> str:
+        return f"Estimate({len(self.own.y)} own inputs, release {self.release.version})"
+
+    def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
+        """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
+        X = self.release._rows(X)
+        share = self.release.model.individual_share
+        F = _columns(self.release.basis, self._extension, X)
+        k = share * self.kernel(X, self.own.X) if len(self.own.y) else np.zeros((len(X), 0))
+        mean = F @ self._posterior.theta + k @ self.a
+        if not return_std:
+            return mean
+        variance = self._posterior.variance(F - k @ self._R @ self._F) + self._unshared(X, F, k)
+        if observation:
+            variance = variance + self.release.model.lam
+        return mean, self.release._std(variance)
+
+    def _unshared(self, X: Array, F: Array, k: Array) -> Array:
+        """The variance of the shift given the average, and of what the basis does not see."""
+        model, basis = self.release.model, self.release.basis
+        shift = model.individual_share * self.kernel.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True)
+        E = np.delete(F, np.flatnonzero(basis.prior == 0), axis=1)
+        return np.maximum(shift, 0.0) + model.common_share * basis.residual(X, E)
+
+    def top(self, k: int, exclude: Iterable[Any] = (), among: Any = None) -> Any:
+        """The ``k`` best inputs, best first: names where there is a catalogue, else rows.
+
+        ``among`` are the candidates; without it, the whole catalogue or the release's inputs.
+        """
+        catalogue = self.release.model.catalogue
+        if among is None:
+            among = self.release.inputs if catalogue is None else catalogue.rows
+        rows = self.release._rows(among)
+        left_out = list(exclude)
+        if left_out:
+            known: dict[bytes, int] = {}
+            match(self.release._rows(left_out), known)
+            rows = rows[match(rows, known.copy()) >= len(known)]
+        best = rows[np.argsort(-self.predict(rows), kind="stable")[:k]]
+        return best if catalogue is None else catalogue.name_rows(best)

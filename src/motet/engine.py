@@ -1,0 +1,214 @@
+"""The online engine: examples in, releases out; pure and in memory.
+
+``learn`` appends a triple and no more. When someone asks, tasks that changed are folded and inverted in batches, and
+the sums are rebuilt from every task's Rʲ, so nothing drifts and forgetting is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
+
+from motet.basis import Basis
+from motet.disclosed import Coefficients, Disclosed
+from motet.errors import EmptyData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
+from motet.examples import Examples
+from motet.information import Evidence, Information, Posterior, evidence, residual_quadratic
+from motet.kernels import check_dimension
+from motet.model import Model
+from motet.task import Batch, Own, batches, fold, outputs
+
+LARGEST_GROWING = 20_000
+
+
+@dataclass(frozen=True)
+class Fold:
+    """All that is known at one moment: every task's batch, their sum, and what follows from it."""
+
+    batches: dict[tuple[int, int], Batch]  # by kernel and size
+    information: Information
+    evidence: Evidence
+    release: Disclosed
+
+
+class Engine:
+    """Learns, unlearns and forgets examples of many tasks, in any order, and discloses their sum.
+
+    ``individual`` gives kernels of single tasks; they are never published. A refused call changes nothing.
+    """
+
+    def __init__(self, model: Model, individual: Mapping[Hashable, Kernel] | None = None) -> None:
+        self.model = model
+        self._kernels = [model.individual]
+        self._kernel_of: dict[Hashable, int] = {}
+        for task, kernel in (individual or {}).items():
+            self._kernel_of[task] = len(self._kernels)
+            self._kernels.append(model.reading(kernel))
+        self._examples = Examples()
+        self._fixed: Basis | None = None
+        self._last: Fold | None = None
+        if model.dimension is not None:
+            self._open(model.dimension)
+
+    def __repr__(self) -> str:
+        return f"Engine({len(self.tasks)} tasks, {len(self)} examples)"
+
+    def __len__(self) -> int:
+        """Examples held."""
+        return len(self._examples)
+
+    @property
+    def tasks(self) -> list[Hashable]:
+        """The labels of all tasks that have examples."""
+        return self._examples.labels()
+
+    # --- what changes it ---
+
+    def learn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:
+        """Take one example; a repeat, a known input or a new one (Algorithms 3, 4 and 5) are all the same here."""
+        self.learn_many([task], [x], [y], [noise])
+
+    def learn_many(self, tasks: Sequence[Hashable], X: Any, y: Any, noise: Any = None) -> None:
+        """Take many examples, all or none."""
+        X = self.model.rows(X, self._examples.dimension)
+        y, noise = outputs(y, noise, len(X))
+        if not len(X):
+            raise EmptyData("nothing to learn: expected at least one example")
+        if len(tasks) != len(X):
+            raise WrongDimension(f"expected {len(X)} task labels, one for each input, got {len(tasks)}")
+        if self._examples.dimension is None:
+            self._open(X.shape[1])
+        self._examples.append(tasks, X, y, noise)
+
+    def _open(self, dimension: int) -> None:
+        self.model.check_dimension(dimension)
+        for kernel in self._kernels[1:]:
+            check_dimension(kernel, dimension)
+        self._fixed = self.model.fixed_basis(dimension)
+        self._examples.open(dimension)
+
+    def unlearn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:
+        """Take back one example equal to this triple."""
+        self._must_hold(task)
+        row = self.model.rows([x], self._examples.dimension)[0]
+        ys, noises = outputs([y], [noise], 1)
+        if not self._examples.remove(task, row, float(ys[0]), float(noises[0])):
+            raise UnknownExample(f"task {task!r} holds no example x={x!r}, y={y!r}, noise={noise!r} to take back")
+
+    def forget(self, task: Hashable) -> None:
+        """Take back everything of a task, as if it had never been."""
+        self._must_hold(task)
+        self._examples.remove_task(task)
+
+    def _must_hold(self, task: Hashable) -> None:
+        if task not in self._examples:
+            raise UnknownTask(f"no examples of task {task!r} are held")
+
+    # --- what asks it ---
+
+    def disclose(self) -> Disclosed:
+        """The release of everything learned so far; the same object until something changes."""
+        return self._folded().release
+
+    def information(self) -> Information:
+        """The sum over all tasks: over inputs where the basis grows, else in the basis."""
+        return self._folded().information
+
+    def evidence(self) -> Evidence:
+        """Restricted log evidence and σ² of everything learned so far."""
+        return self._folded().evidence
+
+    def coefficients(self, task: Hashable, disclosed: Disclosed | None = None) -> Coefficients:
+        """aʲ of an active client, against the engine's latest release (by default one made now)."""
+        release = self.disclose() if disclosed is None else disclosed
+        if self._last is None or release.version != self._last.release.version:
+            raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
+        self._must_hold(task)
+        own = Own.of(*self._examples.of_task(task))
+        number = self._examples.number(task)
+        released = self._released(self._last, number) if self._examples.changes[number] else None
+        kernel = self._kernels[self._kernel_of.get(task, 0)]
+        estimate = release.replaced(own, released, kernel)
+        return Coefficients(release.version, own.X, own.y, own.noise, estimate.a, kernel, released)
+
+    def _released(self, last: Fold, number: int) -> Own:
+        """A task's examples as the latest release has them."""
+        inputs = self._examples.inputs
+        for batch in last.batches.values():
+            for k in np.flatnonzero(batch.task == number):
+                return Own(inputs[batch.h[k]], batch.y[k], batch.noise[k])
+        return Own(inputs[:0], np.empty(0), np.empty(0))
+
+    # --- folding ---
+
+    def _folded(self) -> Fold:
+        if self._examples.dimension is None:
+            raise EmptyData("nothing is known of the inputs yet: learn an example first")
+        if self._last is None or self._examples.changes.any():
+            fold = self._solved(self._refreshed({} if self._last is None else self._last.batches))
+            moved = self._examples.settle()
+            if moved is not None:
+                tasks, inputs = moved
+                kept = {key: replace(b, task=tasks[b.task], h=inputs[b.h]) for key, b in fold.batches.items()}
+                fold = replace(fold, batches=kept)
+            self._last = fold
+        return self._last
+
+    def _refreshed(self, old: dict[tuple[int, int], Batch]) -> dict[tuple[int, int], Batch]:
+        """All batches, with the tasks that changed folded and inverted anew."""
+        changed = self._examples.changes
+        fresh = {key: kept for key, b in old.items() if len((kept := b.take(~changed[b.task])).task)}
+        kernel_of = np.zeros(len(changed), dtype=np.intp)
+        for label, kernel in self._kernel_of.items():
+            if label in self._examples:
+                kernel_of[self._examples.number(label)] = kernel
+        task, *triple = self._examples.of_tasks(changed)
+        for kernel in np.unique(kernel_of[task]):
+            which = kernel_of[task] == kernel
+            folded = fold(task[which], *(a[which] for a in triple))
+            for batch in self._inverted(folded, self._kernels[kernel]):
+                key = (int(kernel), batch.h.shape[1])
+                fresh[key] = fresh[key].joined(batch) if key in fresh else batch
+        return fresh
+
+    def _inverted(self, folded: Any, kernel: Kernel) -> Any:
+        return batches(folded, self._examples.inputs, kernel, self.model.individual_share, self.model.lam)
+
+    def _solved(self, by_key: dict[tuple[int, int], Batch]) -> Fold:
+        """The sums of all tasks, the weights of the basis, and the release."""
+        model, X = self.model, self._examples.inputs
+        all_batches = list(by_key.values())
+        if self._fixed is not None:
+            basis, redundant = self._fixed, X[:0]
+            F = basis.columns(X)
+            information = total = Information.in_basis(all_batches, F)
+        else:
+            all_batches, X = _live(all_batches, X)
+            if len(X) > LARGEST_GROWING:
+                raise InvalidModel(
+                    f"{len(X)} unique inputs are too many for a growing basis (at most {LARGEST_GROWING}): "
+                    "give the model basis=Landmarks(…), Eigen(…) or Features()"
+                )
+            basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
+            redundant = X[order[basis.rank :]]
+            information = Information.over_inputs(all_batches, X)
+            total = information.into(F)
+        posterior = Posterior.of(total.G, total.g, basis.prior, model.common_share)
+        residual = residual_quadratic(all_batches, F, posterior.theta)
+        found = evidence(total, posterior, residual, model.lam, model.sigma2)
+        version = 1 if self._last is None else self._last.release.version + 1
+        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, posterior.theta)
+        return Fold(by_key, information, found, Disclosed(model, version, *arrays, sigma2=found.sigma2))
+
+
+def _live(all_batches: list[Batch], X: Any) -> tuple[list[Batch], Any]:
+    """The inputs that some task has, and the batches over them."""
+    used = np.zeros(len(X), dtype=bool)
+    for batch in all_batches:
+        used[batch.h] = True
+    position = np.cumsum(used) - 1
+    return [replace(batch, h=position[batch.h]) for batch in all_batches], X[used]

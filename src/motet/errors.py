@@ -1,0 +1,83 @@
+"""What can go wrong, as one tree.
+
+    MotetError
+    ├── InvalidData          what came cannot be learned from (also a ValueError)
+    │   ├── NotFinite          NaN or infinite
+    │   ├── WrongDimension     another number of columns, or arrays of different lengths
+    │   ├── InvalidNoise       a noise variance that is not positive
+    │   └── EmptyData          nothing where something is needed
+    ├── InvalidModel         a model that means nothing (also a ValueError)
+    │   ├── UnknownKernel      not in the closed list
+    │   └── NotPositiveDefinite   a kernel that is none on these inputs
+    ├── NotKnown             nothing under that name (also a LookupError)
+    │   ├── UnknownTask        the engine holds no example of it
+    │   ├── UnknownExample     the task has no such triple
+    │   └── UnknownName        not in the catalogue
+    └── InvalidRelease       a disclosed database that cannot be used (also a ValueError)
+        └── StaleRelease       coefficients and database are of different releases
+
+Every class has a ``code``, stable and readable by a program. A message says what was expected, what came,
+and what to do.
+"""
+
+
+class MotetError(Exception):
+    """Root of the tree."""
+
+    code = "motet_error"
+
+
+class InvalidData(MotetError, ValueError):
+    code = "invalid_data"
+
+
+class NotFinite(InvalidData):
+    code = "not_finite"
+
+
+class WrongDimension(InvalidData):
+    code = "wrong_dimension"
+
+
+class InvalidNoise(InvalidData):
+    code = "invalid_noise"
+
+
+class EmptyData(InvalidData):
+    code = "empty_data"
+
+
+class InvalidModel(MotetError, ValueError):
+    code = "invalid_model"
+
+
+class UnknownKernel(InvalidModel):
+    code = "unknown_kernel"
+
+
+class NotPositiveDefinite(InvalidModel):
+    code = "not_positive_definite"
+
+
+class NotKnown(MotetError, LookupError):
+    code = "not_known"
+
+
+class UnknownTask(NotKnown):
+    code = "unknown_task"
+
+
+class UnknownExample(NotKnown):
+    code = "unknown_example"
+
+
+class UnknownName(NotKnown):
+    code = "unknown_name"
+
+
+class InvalidRelease(MotetError, ValueError):
+    code = "invalid_release"
+
+
+class StaleRelease(InvalidRelease):
+    code = "stale_release"

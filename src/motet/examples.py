@@ -1,0 +1,176 @@
+"""The raw triples that an engine holds, in columns.
+
+Labels and inputs are numbered by value; rows are appended, marked dead when taken back, and dropped when most are
+dead. Finding a task's rows goes through an index of the older rows and a scan of the newer ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet.errors import InvalidData
+from motet.kernels import Array
+from motet.task import Index, match
+
+
+class Column:
+    """An array that grows at its end, at amortised constant cost."""
+
+    def __init__(self, empty: Array) -> None:
+        self._store = empty
+        self._n = len(empty)
+
+    @property
+    def values(self) -> Array:
+        return self._store[: self._n]
+
+    def extend(self, more: Any) -> None:
+        n = self._n + len(more)
+        if n > len(self._store):
+            grown = np.empty((max(n, 2 * len(self._store)), *self._store.shape[1:]), dtype=self._store.dtype)
+            grown[: self._n] = self.values
+            self._store = grown
+        self._store[self._n : n] = more
+        self._n = n
+
+
+class Examples:
+    """Triples of many tasks. ``dimension`` is None until the first input settles it."""
+
+    def __init__(self) -> None:
+        self.dimension: int | None = None
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[bytes, int] = {}
+        self._inputs: Column
+        self._task, self._input = Column(np.empty(0, dtype=np.intp)), Column(np.empty(0, dtype=np.intp))
+        self._y, self._noise = Column(np.empty(0)), Column(np.empty(0))
+        self._alive = Column(np.empty(0, dtype=bool))
+        self._count = Column(np.empty(0, dtype=np.intp))  # rows alive, by task
+        self._changed = Column(np.empty(0, dtype=bool))  # since the last fold, by task
+        self._indexed = 0
+        self._order, self._start = np.empty(0, dtype=np.intp), np.zeros(1, dtype=np.intp)
+
+    def open(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._inputs = Column(np.empty((0, dimension)))
+
+    def __len__(self) -> int:
+        return int(self._count.values.sum())
+
+    def __contains__(self, label: Hashable) -> bool:
+        number = self._numbers.get(label)
+        return number is not None and bool(self._count.values[number])
+
+    @property
+    def inputs(self) -> Array:
+        return self._inputs.values
+
+    @property
+    def changes(self) -> NDArray[np.bool_]:
+        """Which tasks, by number, have changed since they were last settled."""
+        return self._changed.values
+
+    def labels(self) -> list[Hashable]:
+        return [label for label, number in self._numbers.items() if self._count.values[number]]
+
+    def number(self, label: Hashable) -> int:
+        return self._numbers[label]
+
+    # --- what changes them ---
+
+    def append(self, labels: Iterable[Hashable], X: Array, y: Array, noise: Array) -> None:
+        task = self._number(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+        before = len(self._known)
+        input = match(X, self._known)
+        new, first = np.unique(input, return_index=True)
+        self._inputs.extend(X[first[new >= before]])
+        for column, values in zip((self._task, self._input, self._y, self._noise), (task, input, y, noise)):
+            column.extend(values)
+        self._alive.extend(np.ones(len(y), dtype=bool))
+        self._count.values[:] += np.bincount(task, minlength=len(self._numbers))
+        self._changed.values[task] = True
+
+    def _number(self, labels: Iterable[Hashable]) -> Index:
+        try:
+            task = np.array([self._numbers.setdefault(label, len(self._numbers)) for label in labels], dtype=np.intp)
+        except TypeError:
+            raise InvalidData("task labels must be hashable: strings, numbers or tuples") from None
+        finally:
+            new = len(self._numbers) - len(self._count.values)
+            self._count.extend(np.zeros(new, dtype=np.intp))
+            self._changed.extend(np.zeros(new, dtype=bool))
+        return task
+
+    def remove(self, label: Hashable, x: Array, y: float, noise: float) -> bool:
+        """Take back one row equal to this triple; False where there is none."""
+        rows = self._rows_of(self._numbers[label])
+        input = self._known.get(x.tobytes(), -1)
+        same = (self._input.values[rows] == input) & (self._y.values[rows] == y) & (self._noise.values[rows] == noise)
+        if not same.any():
+            return False
+        self._kill(self._numbers[label], rows[np.flatnonzero(same)[:1]])
+        return True
+
+    def remove_task(self, label: Hashable) -> None:
+        self._kill(self._numbers[label], self._rows_of(self._numbers[label]))
+
+    def _kill(self, number: int, rows: Index) -> None:
+        self._alive.values[rows] = False
+        self._y.values[rows] = 0.0  # what was taken back is not kept
+        self._noise.values[rows] = 1.0
+        self._count.values[number] -= len(rows)
+        self._changed.values[number] = True
+
+    # --- what reads them ---
+
+    def of_task(self, label: Hashable) -> tuple[Array, Array, Array]:
+        """A task's inputs, outputs and noise."""
+        rows = self._rows_of(self._numbers[label])
+        return self.inputs[self._input.values[rows]], self._y.values[rows], self._noise.values[rows]
+
+    def of_tasks(self, which: NDArray[np.bool_]) -> tuple[Index, Index, Array, Array]:
+        """Task and input numbers, outputs and noise of all rows of the chosen tasks."""
+        rows = np.flatnonzero(self._alive.values & which[self._task.values])
+        return self._task.values[rows], self._input.values[rows], self._y.values[rows], self._noise.values[rows]
+
+    def _rows_of(self, number: int) -> Index:
+        task = self._task.values
+        if len(task) - self._indexed > max(4096, self._indexed // 4):
+            self._order = np.argsort(task, kind="stable")
+            self._start = np.searchsorted(task, np.arange(len(self._numbers) + 1), sorter=self._order)
+            self._indexed = len(task)
+        old = self._order[self._start[number] : self._start[number + 1]] if number + 1 < len(self._start) else ()
+        new = self._indexed + np.flatnonzero(task[self._indexed :] == number)
+        rows = np.concatenate([old, new]).astype(np.intp)
+        return np.asarray(rows[self._alive.values[rows]])
+
+    # --- housekeeping ---
+
+    def settle(self) -> tuple[Index, Index] | None:
+        """Mark all as unchanged; where most rows are dead drop them, and tell the new numbers of tasks and inputs."""
+        self._changed.values[:] = False
+        alive = np.flatnonzero(self._alive.values)
+        if 2 * len(alive) >= len(self._alive.values):
+            return None
+        task, input = self._task.values[alive], self._input.values[alive]
+        task_to, input_to = _renumbered(task, len(self._numbers)), _renumbered(input, len(self._known))
+        self._numbers = {label: int(task_to[k]) for label, k in self._numbers.items() if task_to[k] >= 0}
+        self._known = {row: int(input_to[k]) for row, k in self._known.items() if input_to[k] >= 0}
+        self._inputs = Column(self.inputs[input_to >= 0])
+        self._task, self._input = Column(task_to[task]), Column(input_to[input])
+        self._y, self._noise = Column(self._y.values[alive]), Column(self._noise.values[alive])
+        self._alive = Column(np.ones(len(alive), dtype=bool))
+        self._count = Column(self._count.values[task_to >= 0])
+        self._changed = Column(self._changed.values[task_to >= 0])
+        self._indexed, self._order, self._start = 0, self._order[:0], self._start[:1]
+        return task_to, input_to
+
+
+def _renumbered(used: Index, n: int) -> Index:
+    """The numbers 0…n−1, those not used left out (−1)."""
+    kept = np.bincount(used, minlength=n) > 0
+    return np.where(kept, np.cumsum(kept) - 1, -1)

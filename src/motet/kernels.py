@@ -1,0 +1,418 @@
+"""The closed list of kernels, and their JSON.
+
+A kernel is an object of ``sklearn.gaussian_process.kernels`` or one of three defined here: ``Identity``, ``Linear``
+and ``On``. ``to_spec`` and ``from_spec`` turn it into plain data and back; nothing outside the list passes either
+way, so a kernel may come from a stranger. ``gram`` evaluates one over stacks of small inputs at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce, singledispatch
+from operator import add, mul
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    ExpSineSquared,
+    Kernel,
+    Matern,
+    Product,
+    RationalQuadratic,
+    Sum,
+)
+
+from motet.errors import InvalidModel, UnknownKernel, WrongDimension
+
+Array: TypeAlias = NDArray[Any]
+Spec: TypeAlias = dict[str, Any]
+
+__all__ = [
+    "RBF",
+    "ConstantKernel",
+    "DotProduct",
+    "ExpSineSquared",
+    "Exponentiation",
+    "Identity",
+    "Linear",
+    "Matern",
+    "On",
+    "Product",
+    "RationalQuadratic",
+    "Sum",
+    "check_dimension",
+    "from_spec",
+    "gram",
+    "linear_form",
+    "on_columns",
+    "to_spec",
+]
+
+
+class Identity(Kernel):  # type: ignore[misc]
+    """k(x, x′) = 1 where x equals x′, else 0: for inputs that only have a name."""
+
+    def __init__(self) -> None:
+        """Nothing to set; sklearn reads this signature."""
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
+        K = gram(self, X, Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def is_stationary(self) -> bool:
+        return True
+
+
+class Linear(Kernel):  # type: ignore[misc]
+    """k(x, x′) = (1, x)ᵀ C (1, x′): an intercept and slopes with covariance C, intercept first."""
+
+    def __init__(self, covariance: Any) -> None:
+        self.covariance = covariance
+
+    @property
+    def C(self) -> Array:
+        C = np.atleast_2d(np.asarray(self.covariance, dtype=float))
+        if C.shape[0] != C.shape[1] or not np.isfinite(C).all() or not np.allclose(C, C.T, rtol=1e-12, atol=0):
+            raise InvalidModel(f"Linear needs a finite symmetric covariance, got one of shape {C.shape}")
+        if np.linalg.eigvalsh(C)[0] < -1e-12 * np.trace(C):
+            raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
+        return C
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
+        K = gram(self, X, Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X: Array) -> Array:
+        U = _affine(X)
+        return np.einsum("ij,jk,ik->i", U, _fitting(self.C, U), U)
+
+    def is_stationary(self) -> bool:
+        return False
+
+
+class On(Kernel):  # type: ignore[misc]
+    """k(x[columns], x′[columns]): a kernel that reads some of the columns only."""
+
+    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
+        self.kernel = kernel
+        self.columns = columns
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        params: dict[str, Any] = {"kernel": self.kernel, "columns": self.columns}
+        if deep:
+            params |= {f"kernel__{name}": value for name, value in self.kernel.get_params().items()}
+        return params
+
+    @property
+    def hyperparameters(self) -> list[Any]:
+        return [h._replace(name=f"kernel__{h.name}") for h in self.kernel.hyperparameters]
+
+    @property
+    def theta(self) -> Array:
+        return self.kernel.theta
+
+    @theta.setter
+    def theta(self, theta: Array) -> None:
+        self.kernel.theta = theta
+
+    @property
+    def bounds(self) -> Array:
+        return self.kernel.bounds
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
+        return self.kernel(self.pick(X), None if Y is None else self.pick(Y), eval_gradient)
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self.pick(X))
+
+    def is_stationary(self) -> bool:
+        return bool(self.kernel.is_stationary())
+
+    def pick(self, X: Array) -> Array:
+        if max(self.columns) >= X.shape[-1]:
+            raise WrongDimension(f"{self} reads column {max(self.columns)}, inputs have {X.shape[-1]}")
+        return np.take(X, self.columns, axis=-1)
+
+    def __repr__(self) -> str:
+        return f"On({self.kernel}, columns={_shortened(self.columns)})"
+
+
+LEAVES: dict[str, type[Kernel]] = {
+    "rbf": RBF,
+    "matern": Matern,
+    "rational_quadratic": RationalQuadratic,
+    "exp_sine_squared": ExpSineSquared,
+    "dot_product": DotProduct,
+    "constant": ConstantKernel,
+    "linear": Linear,
+    "identity": Identity,
+}
+RENAMED = {"constant_value": "value", "constant_value_bounds": "value_bounds"}
+KNOWN = [*LEAVES, "sum", "product", "power"]
+
+
+def to_spec(kernel: Kernel) -> Spec:
+    """The kernel as plain data; raises unless every part is in the closed list and has sensible numbers."""
+    if isinstance(kernel, On):
+        spec = to_spec(kernel.kernel)
+        if "columns" in spec:
+            raise InvalidModel(f"{kernel} chooses columns twice: write the innermost choice alone")
+        return spec | {"columns": _columns(kernel.columns)}
+    if type(kernel) in (Sum, Product):
+        # Only the left arm is flattened, so that reading it back builds the same tree.
+        left, right = to_spec(kernel.k1), to_spec(kernel.k2)
+        name = "sum" if type(kernel) is Sum else "product"
+        of = left["of"] if left["kernel"] == name and "columns" not in left else [left]
+        return {"kernel": name, "of": [*of, right]}
+    if type(kernel) is Exponentiation:
+        return {"kernel": "power", "of": to_spec(kernel.kernel), "exponent": _number("exponent", kernel.exponent)}
+    for name, cls in LEAVES.items():
+        if type(kernel) is cls:
+            return {"kernel": name} | _parameters(kernel)
+    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {', '.join(KNOWN)} (and columns=…)")
+
+
+def from_spec(spec: Mapping[str, Any]) -> Kernel:
+    """The kernel that ``to_spec`` wrote, or that a study file says."""
+    if not isinstance(spec, Mapping) or "kernel" not in spec:
+        raise InvalidModel(f'a kernel is a table such as {{"kernel": "rbf", "length_scale": 1.0}}, got {spec!r}')
+    rest = {key: value for key, value in spec.items() if key not in ("kernel", "columns")}
+    kernel = _named(spec["kernel"], rest)
+    if "columns" in spec:
+        kernel = On(kernel, _columns(spec["columns"]))
+    to_spec(kernel)  # checks the numbers
+    return kernel
+
+
+def _named(name: Any, rest: dict[str, Any]) -> Kernel:
+    if name in ("sum", "product"):
+        parts = _only(name, rest, "of")["of"]
+        if not isinstance(parts, Sequence) or len(parts) < 2:
+            raise InvalidModel(f'"{name}" needs a list of at least two kernels under "of", got {parts!r}')
+        return reduce(add if name == "sum" else mul, (from_spec(part) for part in parts))
+    if name == "power":
+        rest = _only(name, rest, "of", "exponent")
+        return Exponentiation(from_spec(rest["of"]), _number("exponent", rest["exponent"]))
+    if name not in LEAVES:
+        raise UnknownKernel(f"unknown kernel {name!r}: known are {', '.join(KNOWN)} (and columns=…)")
+    cls = LEAVES[name]
+    known = {RENAMED.get(key, key): key for key in _signature(cls)}
+    for key in rest:
+        if key not in known:
+            raise InvalidModel(f'"{name}" has no {key!r}: it takes {", ".join(known) or "nothing"}')
+    try:
+        return cls(**{known[key]: _read(value) for key, value in rest.items()})
+    except TypeError:
+        raise InvalidModel(f'"{name}" needs {", ".join(known)}, got {", ".join(rest) or "nothing"}') from None
+
+
+def _only(name: str, rest: dict[str, Any], *keys: str) -> dict[str, Any]:
+    if set(rest) != set(keys):
+        raise InvalidModel(f'"{name}" takes {" and ".join(keys)}, got {", ".join(rest) or "nothing"}')
+    return rest
+
+
+def _signature(cls: type[Kernel]) -> dict[str, Any]:
+    return {key: p.default for key, p in inspect.signature(cls).parameters.items()}
+
+
+def _parameters(kernel: Kernel) -> Spec:
+    spec: Spec = {}
+    for key, default in _signature(type(kernel)).items():
+        value = getattr(kernel, key)
+        if key.endswith("_bounds"):
+            if not np.array_equal(np.asarray(value), np.asarray(default)):
+                spec[RENAMED.get(key, key)] = value if isinstance(value, str) else np.asarray(value).tolist()
+        elif key == "covariance":
+            spec[key] = kernel.C.tolist()
+        else:
+            spec[RENAMED.get(key, key)] = _positive(kernel, key, value)
+    return spec
+
+
+def _positive(kernel: Kernel, key: str, value: Any) -> Any:
+    """A positive number (sigma_0 may be 0, nu infinite), or a list of them for length scales."""
+    if np.ndim(value) == 1 and key == "length_scale" and not isinstance(kernel, (RationalQuadratic, ExpSineSquared)):
+        return [_positive(kernel, key, v) for v in value]
+    number = _number(key, value, infinite=key == "nu")
+    if number < 0 or (number == 0 and key != "sigma_0"):
+        raise InvalidModel(f"{type(kernel).__name__} needs a positive {key}, got {value!r}")
+    return "inf" if math.isinf(number) else number
+
+
+def _number(key: str, value: Any, *, infinite: bool = False) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidModel(f"{key} must be a number, got {value!r}") from None
+    if math.isnan(number) or (math.isinf(number) and not infinite):
+        raise InvalidModel(f"{key} must be a finite number, got {value!r}")
+    return number
+
+
+def _read(value: Any) -> Any:
+    if value == "inf":
+        return math.inf
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return np.asarray(value, dtype=float)
+    return value
+
+
+def _columns(columns: Any) -> list[int]:
+    chosen = [int(c) for c in columns]
+    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise InvalidModel(f"columns must be distinct numbers from 0, at least one, got {list(columns)!r}")
+    return chosen
+
+
+def _shortened(columns: Sequence[int]) -> str:
+    columns = list(columns)
+    run = len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1))
+    return f"{columns[0]}…{columns[-1]}" if run else str(columns)
+
+
+def on_columns(kernel: Kernel, columns: Sequence[int]) -> Kernel:
+    """The same kernel, with every part that does not choose its columns reading ``columns``; ``Identity`` reads all."""
+    if isinstance(kernel, (On, Identity, ConstantKernel)):
+        return kernel
+    if type(kernel) in (Sum, Product):
+        return type(kernel)(on_columns(kernel.k1, columns), on_columns(kernel.k2, columns))
+    if type(kernel) is Exponentiation:
+        return Exponentiation(on_columns(kernel.kernel, columns), kernel.exponent)
+    return On(kernel, list(columns))
+
+
+def check_dimension(kernel: Kernel, p: int) -> None:
+    """Raises unless the kernel can read inputs of ``p`` columns."""
+    try:
+        kernel(np.zeros((1, p)))
+    except (ValueError, IndexError) as error:
+        raise WrongDimension(f"{kernel} cannot read inputs of {p} columns: {error}") from None
+
+
+# --- evaluation over stacks ------------------------------------------------------------------------------------------
+
+
+def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
+    """K(X, Y) of shape (…, n, m) for X of shape (…, n, p) and Y of shape (…, m, p)."""
+    if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
+        return np.asarray(kernel(X, Y), dtype=float)
+    return _gram(kernel, X, X if Y is None else Y)
+
+
+@singledispatch
+def _gram(kernel: Kernel, X: Array, Y: Array) -> Array:  # noqa: ARG001
+    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {', '.join(KNOWN)}")
+
+
+@_gram.register(RBF)  # Matern is one, for sklearn
+@_gram.register(RationalQuadratic)
+def _(kernel: Kernel, X: Array, Y: Array) -> Array:
+    scale = np.asarray(kernel.length_scale)
+    params = kernel.get_params() | {"length_scale": 1.0}
+    return _of_distance(type(kernel)(**params), _distances(X / scale, Y / scale))
+
+
+@_gram.register
+def _(kernel: ExpSineSquared, X: Array, Y: Array) -> Array:
+    return _of_distance(kernel, _distances(X, Y))
+
+
+@_gram.register
+def _(kernel: DotProduct, X: Array, Y: Array) -> Array:
+    return X @ Y.swapaxes(-1, -2) + kernel.sigma_0**2
+
+
+@_gram.register
+def _(kernel: ConstantKernel, X: Array, Y: Array) -> Array:
+    return np.full((*X.shape[:-1], Y.shape[-2]), float(kernel.constant_value))
+
+
+@_gram.register
+def _(kernel: Sum, X: Array, Y: Array) -> Array:
+    return gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y)
+
+
+@_gram.register
+def _(kernel: Product, X: Array, Y: Array) -> Array:
+    return gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y)
+
+
+@_gram.register
+def _(kernel: Exponentiation, X: Array, Y: Array) -> Array:
+    return np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent)
+
+
+@_gram.register
+def _(kernel: Identity, X: Array, Y: Array) -> Array:  # noqa: ARG001
+    return np.asarray((X[..., :, None, :] == Y[..., None, :, :]).all(axis=-1), dtype=float)
+
+
+@_gram.register
+def _(kernel: Linear, X: Array, Y: Array) -> Array:
+    U = _affine(X)
+    return np.asarray(U @ _fitting(kernel.C, U) @ _affine(Y).swapaxes(-1, -2))
+
+
+@_gram.register
+def _(kernel: On, X: Array, Y: Array) -> Array:
+    return gram(kernel.kernel, kernel.pick(X), kernel.pick(Y))
+
+
+def _distances(X: Array, Y: Array) -> Array:
+    difference = X[..., :, None, :] - Y[..., None, :, :]
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", difference, difference)))
+
+
+def _of_distance(kernel: Kernel, distances: Array) -> Array:
+    """A stationary kernel with unit length scale, read as a function of distance on the line."""
+    return np.asarray(kernel(distances.reshape(-1, 1), np.zeros((1, 1)))).reshape(distances.shape)
+
+
+def _affine(X: Array) -> Array:
+    return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
+
+
+def _fitting(C: Array, U: Array) -> Array:
+    if C.shape[0] != U.shape[-1]:
+        raise WrongDimension(
+            f"Linear has a covariance of {C.shape[0]} (intercept and {C.shape[0] - 1} slopes), "
+            f"inputs have {U.shape[-1] - 1} columns"
+        )
+    return C
+
+
+def linear_form(kernel: Kernel, p: int) -> Array | None:
+    """C with k(x, x′) = (1, x)ᵀ C (1, x′) on inputs of ``p`` columns, or None where the kernel is not linear."""
+    if isinstance(kernel, Linear):
+        return _fitting(kernel.C, np.empty((0, p + 1)))
+    if isinstance(kernel, DotProduct):
+        return np.diag([float(kernel.sigma_0) ** 2, *np.ones(p)])
+    if isinstance(kernel, ConstantKernel):
+        return np.diag([float(kernel.constant_value), *np.zeros(p)])
+    if isinstance(kernel, On):
+        inner = linear_form(kernel.kernel, len(kernel.columns))
+        C = np.zeros((p + 1, p + 1))
+        at = [0, *(c + 1 for c in kernel.columns)]
+        C[np.ix_(at, at)] = 0.0 if inner is None else inner
+        return None if inner is None else C
+    if type(kernel) in (Sum, Product):
+        left, right = linear_form(kernel.k1, p), linear_form(kernel.k2, p)
+        if left is None or right is None:
+            return None
+        if type(kernel) is Sum:
+            return np.asarray(left + right)
+        for factor, other in ((left, right), (right, left)):
+            if not factor.ravel()[1:].any():  # a constant
+                return np.asarray(factor[0, 0] * other)
+    return None

@@ -1,0 +1,189 @@
+"""What is learned: the kernels of the average and of the shifts, their shares, the bias and the basis.
+
+A ``Model`` is frozen, checked when made, and carried as JSON; whoever holds it knows how to read a release.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
+
+from motet.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
+from motet.catalogue import Catalogue
+from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, WrongDimension
+from motet.kernels import Array, check_dimension, from_spec, on_columns, to_spec
+
+BIASES = ("none", "constant", "linear")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """f_j(x) = average + shift, with kernel α K̄ + (1−α) K̃ʲ and a bias; noise variance σ²λw.
+
+    ``common=None`` leaves the bias alone as the average: K = K̃ and α plays no part. With a ``catalogue`` inputs may
+    be names, and kernels that do not choose their columns read the items' features.
+    """
+
+    common: Kernel | None
+    individual: Kernel
+    alpha: float
+    lam: float
+    bias: Bias = "constant"
+    basis: BasisSpec | None = None
+    sigma2: float | None = None
+    catalogue: Catalogue | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _within("alpha", self.alpha, 0.0, 1.0))
+        object.__setattr__(self, "lam", _positive("lam", self.lam))
+        if self.sigma2 is not None:
+            object.__setattr__(self, "sigma2", _positive("sigma2", self.sigma2))
+        if self.bias not in BIASES:
+            raise InvalidModel(f"bias must be one of {', '.join(BIASES)}, got {self.bias!r}")
+        if self.basis is not None and not isinstance(self.basis, BasisSpec):
+            raise InvalidModel(f"basis must be None, Landmarks, Eigen or Features, got {self.basis!r}")
+        if self.basis is not None and self.common is None:
+            raise InvalidModel("a basis is of the common kernel: with common=None leave it out")
+        for name in ("common", "individual"):
+            if getattr(self, name) is not None or name == "individual":
+                object.__setattr__(self, name, self.reading(getattr(self, name)))
+        if self.dimension is not None:
+            self.check_dimension(self.dimension)
+
+    def reading(self, kernel: Kernel) -> Kernel:
+        """The kernel, checked, and reading the catalogue's features where there is a catalogue."""
+        if not isinstance(kernel, Kernel):
+            raise InvalidModel(f"expected a kernel such as RBF(1.0) from sklearn or motet.kernels, got {kernel!r}")
+        if self.catalogue is not None and self.catalogue.features:
+            kernel = on_columns(kernel, self.catalogue.features)
+        to_spec(kernel)
+        return kernel
+
+    # --- shares: where there is no common kernel α plays no part ---
+
+    @property
+    def common_share(self) -> float:
+        return 1.0 if self.common is None else self.alpha
+
+    @property
+    def individual_share(self) -> float:
+        return 1.0 if self.common is None else 1.0 - self.alpha
+
+    # --- inputs ---
+
+    @property
+    def dimension(self) -> int | None:
+        """Columns of an input, where catalogue or basis settle it."""
+        if self.catalogue is not None:
+            return 1 + len(self.catalogue.features)
+        points = getattr(self.basis, "points", None)
+        return None if points is None else int(points.shape[1])
+
+    def check_dimension(self, p: int) -> None:
+        """Raises unless inputs of ``p`` columns can be read."""
+        if self.dimension is not None and p != self.dimension:
+            raise WrongDimension(f"inputs must have {self.dimension} columns, got {p}")
+        for kernel in (self.common, self.individual):
+            if kernel is not None:
+                check_dimension(kernel, p)
+        if isinstance(self.basis, Features) and self.common is not None:
+            self.basis.build(self.common, p)
+
+    def rows(self, X: Any, p: int | None = None) -> Array:
+        """Inputs as a table of finite numbers: names are looked up, −0.0 becomes 0.0."""
+        if _are_names(X):
+            if self.catalogue is None:
+                raise InvalidData(f"this model has no catalogue, so inputs are numbers, not names such as {X!r:.40}")
+            return self.catalogue.look_up([X] if isinstance(X, str) else X)
+        array = np.asarray(X, dtype=float)
+        if not array.size and p is not None:
+            return np.empty((0, p))
+        if array.ndim != 2:
+            raise WrongDimension(f"inputs must be a table, one row each, got an array of shape {array.shape}")
+        if p is not None and array.shape[1] != p:
+            raise WrongDimension(f"inputs must have {p} columns, got {array.shape[1]}")
+        if not array.shape[1]:
+            raise EmptyData("inputs must have at least one column")
+        if not np.isfinite(array).all():
+            raise NotFinite(f"inputs must be finite; row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not")
+        return array + 0.0
+
+    def fixed_basis(self, p: int) -> Basis | None:
+        """The basis, where it does not depend on the inputs seen."""
+        if self.common is not None and self.basis is None:
+            return None
+        return Basis.fixed(self.basis, self.common, p, self.bias, self.catalogue is not None)
+
+    # --- JSON ---
+
+    def to_json(self) -> str:
+        basis = None if self.basis is None else self.basis.to_spec()
+        if basis is not None and self.catalogue is not None and "points" in basis:
+            points = np.asarray(basis["points"])
+            basis["points"] = "catalogue" if np.array_equal(points, self.catalogue.rows) else basis["points"]
+        return json.dumps(
+            {
+                "common": None if self.common is None else to_spec(self.common),
+                "individual": to_spec(self.individual),
+                "alpha": self.alpha,
+                "lam": self.lam,
+                "bias": self.bias,
+                "basis": basis,
+                "sigma2": self.sigma2,
+                "catalogue": None if self.catalogue is None else self.catalogue.to_spec(),
+            },
+            allow_nan=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Model:
+        try:
+            data = json.loads(text)
+            catalogue = None if data["catalogue"] is None else Catalogue.from_spec(data.pop("catalogue"))
+            basis = data.pop("basis")
+            if catalogue is not None and basis is not None and basis.get("points") == "catalogue":
+                basis["points"] = catalogue
+            common = None if data["common"] is None else from_spec(data["common"])
+            kernels = {"common": common, "individual": from_spec(data["individual"])}
+            return cls(**data | kernels | {"basis": basis_from_spec(basis), "catalogue": catalogue})
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidModel(f"not a model's JSON: {error!r}") from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+
+def _are_names(X: Any) -> bool:
+    return isinstance(X, str) or (isinstance(X, (list, tuple, np.ndarray)) and len(X) > 0 and isinstance(X[0], str))
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidModel(f"{name} must be a number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise InvalidModel(f"{name} must be finite, got {value!r}")
+    return number
+
+
+def _within(name: str, value: Any, low: float, high: float) -> float:
+    number = _number(name, value)
+    if not low <= number <= high:
+        raise InvalidModel(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
+    return number
+
+
+def _positive(name: str, value: Any) -> float:
+    number = _number(name, value)
+    if number <= 0:
+        raise InvalidModel(f"{name} must be positive, got {value!r}")
+    return number
