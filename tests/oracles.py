@@ -76,7 +76,7 @@ class DenseGP:
     def __init__(self, p: Problem, sigma2: float | None = None) -> None:
         self.p = p
         Psi = p.psi(p.X)
-        U, s, Vt = np.linalg.svd(Psi, full_matrices=False)
+        _, s, Vt = np.linalg.svd(Psi, full_matrices=False)
         self.keep = Vt[s > 1e-9 * s.max(initial=0.0)].T if len(s) else np.zeros((Psi.shape[1], 0))
         Psi = Psi @ self.keep
         self.Vinv = np.linalg.inv(p.V)

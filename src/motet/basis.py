@@ -15,9 +15,10 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from sklearn.gaussian_process.kernels import Kernel
 
+from motet.arrays import Array, numbers
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite
-from motet.kernels import Array, gram, linear_form
+from motet.kernels import gram, linear_form
 
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 
@@ -231,7 +232,7 @@ def inverse_of_lower(C: Array) -> Array:
 
 
 def _points(points: Any) -> Array:
-    array = np.array(points.rows if isinstance(points, Catalogue) else points, dtype=float)
+    array = numbers(points.rows if isinstance(points, Catalogue) else points, "points") + 0.0
     if array.ndim != 2 or not len(array):
         raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
     if not np.isfinite(array).all():

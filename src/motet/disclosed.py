@@ -21,12 +21,13 @@ import safetensors
 import safetensors.numpy
 from sklearn.gaussian_process.kernels import Kernel
 
+from motet.arrays import Array, match
 from motet.basis import Basis, Extension
 from motet.errors import InvalidData, InvalidRelease, MotetError, StaleRelease
 from motet.information import Observed, Posterior
-from motet.kernels import Array
+from motet.kernels import gram
 from motet.model import Model
-from motet.task import Own, covariance, inverse, match, outputs
+from motet.task import Own, covariance, inverse, outputs
 
 FORMAT = 1
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
@@ -240,7 +241,7 @@ class Estimate:
         X = self.release._rows(X)
         share = self.release.model.individual_share
         F = _columns(self.release.basis, self._extension, X)
-        k = share * self.kernel(X, self.own.X) if len(self.own.y) else np.zeros((len(X), 0))
+        k = share * gram(self.kernel, X, self.own.X)
         mean = F @ self._posterior.theta + k @ self.a
         if not return_std:
             return mean

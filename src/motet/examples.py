@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from motet.arrays import Array, Index, match
 from motet.errors import InvalidData
-from motet.kernels import Array
-from motet.task import Index, match
 
 
 class Column:

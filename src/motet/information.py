@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from motet.arrays import Array, Index, match
 from motet.errors import InvalidRelease, WrongDimension
-from motet.kernels import Array
-from motet.task import CHUNK, Batch, Index, match
+from motet.task import CHUNK, Batch
 
 
 @dataclass(frozen=True, eq=False)

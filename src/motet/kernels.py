@@ -15,7 +15,6 @@ from operator import add, mul
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import (
     RBF,
     ConstantKernel,
@@ -29,9 +28,9 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
+from motet.arrays import Array
 from motet.errors import InvalidModel, UnknownKernel, WrongDimension
 
-Array: TypeAlias = NDArray[Any]
 Spec: TypeAlias = dict[str, Any]
 
 __all__ = [
@@ -305,6 +304,8 @@ def check_dimension(kernel: Kernel, p: int) -> None:
 
 def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
     """K(X, Y) of shape (…, n, m) for X of shape (…, n, p) and Y of shape (…, m, p)."""
+    if not X.size or (Y is not None and not Y.size):  # sklearn does not take no rows
+        return np.zeros((*X.shape[:-1], (X if Y is None else Y).shape[-2]))
     if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
         return np.asarray(kernel(X, Y), dtype=float)
     return _gram(kernel, X, X if Y is None else Y)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
+from motet.arrays import Array, numbers
 from motet.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, WrongDimension
-from motet.kernels import Array, check_dimension, from_spec, on_columns, to_spec
+from motet.kernels import check_dimension, from_spec, on_columns, to_spec
 
 BIASES = ("none", "constant", "linear")
 
@@ -100,7 +101,7 @@ class Model:
             if self.catalogue is None:
                 raise InvalidData(f"this model has no catalogue, so inputs are numbers, not names such as {X!r:.40}")
             return self.catalogue.look_up([X] if isinstance(X, str) else X)
-        array = np.asarray(X, dtype=float)
+        array = numbers(X, "inputs")
         if not array.size and p is not None:
             return np.empty((0, p))
         if array.ndim != 2:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
+from motet.arrays import Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.kernels import Array, gram
-
-Index: TypeAlias = NDArray[Any]
+from motet.kernels import gram
 
 CHUNK = 2**22  # numbers in one temporary of a stack
 LARGEST = 1e150  # beyond it squares overflow
@@ -25,8 +24,8 @@ LARGEST = 1e150  # beyond it squares overflow
 
 def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
     """``n`` outputs and their noise variances (all 1 where None), or a refusal that names the first bad row."""
-    y = np.asarray(y, dtype=float)
-    noise = np.ones(n) if noise is None else np.asarray(noise, dtype=float)
+    y = numbers(y, "outputs")
+    noise = np.ones(n) if noise is None else numbers(noise, "noise variances")
     noise = np.full(n, float(noise)) if noise.ndim == 0 else noise
     for name, values in (("outputs", y), ("noise variances", noise)):
         if values.shape != (n,):
@@ -36,12 +35,6 @@ def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
     if not (good := (noise > 1 / LARGEST) & (noise < LARGEST)).all():
         raise InvalidNoise(f"noise variances must be positive, row {int(np.argmin(good))} is {noise[~good][0]}")
     return y, noise
-
-
-def match(X: Array, known: dict[bytes, int]) -> Index:
-    """The number of every row among the ``known`` ones, by exact value; new rows are numbered and added."""
-    rows: list[Any] = np.ascontiguousarray(X).view(np.dtype((np.void, X.shape[1] * X.itemsize))).ravel().tolist()
-    return np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,367 @@
+"""Lazy folding, exact forgetting, any order, and refusals that leave no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from motet import Catalogue, Engine, Landmarks, Model
+from motet.errors import (
+    EmptyData,
+    InvalidData,
+    InvalidModel,
+    InvalidNoise,
+    NotFinite,
+    NotPositiveDefinite,
+    StaleRelease,
+    UnknownExample,
+    UnknownName,
+    UnknownTask,
+    WrongDimension,
+)
+from motet.kernels import RBF, DotProduct, Exponentiation, ExpSineSquared, Identity, Matern
+from tests.oracles import Array, direct
+from tests.streams import CASES, engine_of, model_of, probes, problem
+
+MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1)
+GRID = np.linspace(-2, 2, 9)[:, None]
+BASES: dict[str, Any] = {"growing": None, "landmarks": Landmarks(GRID)}
+
+Triple = tuple[str, float, float, float]
+triples = st.tuples(
+    st.sampled_from("abcd"), st.sampled_from(list(GRID[:, 0])), st.floats(-5, 5), st.sampled_from([0.01, 1.0, 100.0])
+)
+
+
+def learned(rows: list[Triple], basis: Any = None) -> Engine:
+    engine = Engine(Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1, basis=basis, sigma2=1.0))
+    for task, x, y, noise in rows:
+        engine.learn(task, [x], y, noise)
+    return engine
+
+
+def predictions(engine: Engine, tasks: str = "abcd") -> Array:
+    """What every task, and the average, says on the grid, with uncertainty."""
+    release = engine.disclose()
+    found = [np.concatenate(release.average(GRID, return_std=True))]
+    for task in tasks:
+        if task in engine.tasks:
+            estimate = release.active_estimate(engine.coefficients(task))
+            found.append(np.concatenate(estimate.predict(GRID, return_std=True)))
+    return np.array(found)
+
+
+def assert_same(a: Engine, b: Engine) -> None:
+    np.testing.assert_allclose(predictions(a), predictions(b), rtol=0, atol=1e-8 * 5)
+
+
+@pytest.mark.parametrize("basis", BASES)
+@given(rows=st.lists(triples, min_size=1, max_size=12), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_order_does_not_matter(basis: str, rows: list[Triple], data: st.DataObject) -> None:
+    assert_same(learned(rows, BASES[basis]), learned(data.draw(st.permutations(rows)), BASES[basis]))
+
+
+@pytest.mark.parametrize("basis", BASES)
+@given(rows=st.lists(triples, min_size=1, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_batch_is_one_by_one(basis: str, rows: list[Triple]) -> None:
+    batch = learned([], BASES[basis])
+    tasks, x, y, noise = zip(*rows)
+    batch.learn_many(tasks, np.array(x)[:, None], y, noise)
+    assert_same(batch, learned(rows, BASES[basis]))
+
+
+@pytest.mark.parametrize("basis", BASES)
+@given(rows=st.lists(triples, min_size=2, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_forgotten_is_never_seen(basis: str, rows: list[Triple]) -> None:
+    rest = [row for row in rows if row[0] != rows[0][0]]
+    if not rest:
+        return
+    engine = learned(rows, BASES[basis])
+    engine.disclose()
+    engine.forget(rows[0][0])
+    assert_same(engine, learned(rest, BASES[basis]))
+    assert rows[0][0] not in engine.tasks
+
+
+def test_after_twenty_thousand_operations_nothing_has_drifted() -> None:
+    rng = np.random.default_rng(7)
+    model = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=1e-3, sigma2=1.0)
+    engine, held = Engine(model), []
+    pool = rng.normal(size=(40, 2))
+    for step in range(20_000):
+        kind = rng.uniform()
+        if kind < 0.55 or not held:
+            row = (
+                int(rng.integers(60)),
+                tuple(pool[rng.integers(40)]),
+                float(rng.normal()),
+                float(10 ** rng.uniform(-1, 1)),
+            )
+            engine.learn(*row)
+            held.append(row)
+        elif kind < 0.98:
+            engine.unlearn(*held.pop(rng.integers(len(held))))
+        else:
+            task = held[rng.integers(len(held))][0]
+            engine.forget(task)
+            held = [row for row in held if row[0] != task]
+        if step % 500 == 0:
+            engine.disclose()
+    fresh = Engine(model)
+    fresh.learn_many(*zip(*held))
+    assert len(engine) == len(held)
+    assert set(engine.tasks) == set(fresh.tasks)
+    X = rng.normal(size=(20, 2))
+    scale = max(abs(row[2]) for row in held)
+    for task in fresh.tasks:
+        mine, theirs = (e.disclose().active_estimate(e.coefficients(task)) for e in (engine, fresh))
+        for a, b in zip(mine.predict(X, return_std=True), theirs.predict(X, return_std=True)):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * scale)
+    assert engine.evidence().log_evidence == pytest.approx(fresh.evidence().log_evidence, rel=1e-9)
+    assert len(engine.disclose().inputs) == len(fresh.disclose().inputs)
+
+
+@pytest.mark.parametrize("changes", ["appended", "taken back", "replaced", "new task"])
+@pytest.mark.parametrize("name", ["ard", "rank 3", "mixed model"])
+def test_a_client_that_changed_since_the_release(name: str, changes: str) -> None:
+    """Others as in the release, its own examples as they are now: just what a fresh release of both would say."""
+    p = problem(CASES[name], seed=11, alpha=0.3, lam=0.1, bias="constant")
+    mine = np.array([t == "t1" for t in p.tasks])
+    kept = ~mine if changes == "new task" else np.ones(len(mine), dtype=bool)
+    engine = engine_of(p, kept)
+    release = engine.disclose()
+    first = int(np.flatnonzero(mine)[0])
+    if changes in ("taken back", "replaced"):
+        engine.unlearn("t1", p.X[first], p.y[first], p.noise[first])
+    if changes != "taken back":
+        engine.learn("t1", p.X[0] + 0.5, 4.0, 0.5)
+        engine.learn("t1", p.X[first], -1.0, 2.0)
+    engine.learn("t0", p.X[1], 100.0)  # fresher than the release: must not be seen
+    estimate = release.active_estimate(engine.coefficients("t1", release))
+    engine.unlearn("t0", p.X[1], 100.0)
+    expected = engine.disclose().active_estimate(engine.coefficients("t1"))
+    X = probes(p)
+    np.testing.assert_allclose(estimate.predict(X), expected.predict(X), rtol=0, atol=1e-8 * np.abs(p.y).max())
+
+
+def test_forgotten_and_back_before_the_next_release() -> None:
+    p = problem(CASES["ard"], seed=11, alpha=0.3, lam=0.1, bias="constant")
+    engine = engine_of(p)
+    release = engine.disclose()
+    engine.forget("t1")
+    with pytest.raises(UnknownTask, match="t1"):
+        engine.coefficients("t1", release)
+    engine.learn("t1", p.X[0], 2.0)
+    estimate = release.active_estimate(engine.coefficients("t1", release))
+    X = probes(p)
+    expected = engine.disclose().active_estimate(engine.coefficients("t1")).predict(X)
+    np.testing.assert_allclose(estimate.predict(X), expected, rtol=0, atol=1e-8 * np.abs(p.y).max())
+
+
+def test_releases_are_lazy_and_numbered() -> None:
+    engine = learned([("a", 0.0, 1.0, 1.0)])
+    first = engine.disclose()
+    assert engine.disclose() is first
+    engine.learn("a", [0.5], 2.0)
+    second = engine.disclose()
+    assert (first.version, second.version) == (1, 2)
+    with pytest.raises(StaleRelease, match="latest"):
+        engine.coefficients("a", first)
+    with pytest.raises(StaleRelease, match="fetch both"):
+        first.active_estimate(engine.coefficients("a"))
+
+
+def test_everything_forgotten_is_the_prior() -> None:
+    engine = learned([("a", 0.0, 1.0, 1.0), ("b", 1.0, 2.0, 1.0)])
+    engine.forget("a")
+    engine.forget("b")
+    mean, std = engine.disclose().average(GRID, return_std=True)
+    np.testing.assert_array_equal(mean, 0.0)
+    np.testing.assert_allclose(std, np.sqrt(0.3))
+    assert len(engine.disclose().inputs) == 0
+
+
+@pytest.mark.parametrize("bias", ["constant", "linear"])
+def test_bias_that_the_data_do_not_show_gets_no_weight(bias: str) -> None:
+    """A constant column under a linear bias, and fewer inputs than bias functions."""
+    p = problem(CASES["ard"], seed=2, alpha=0.3, lam=0.1, bias="constant")
+    p.X[:, 1] = 0.0
+    X = probes(p)
+    X[:, 1] = 0.0
+    constant = engine_of(p, bias="constant").disclose().average(X)
+    p_linear = problem(CASES["ard"], seed=2, alpha=0.3, lam=0.1, bias="linear")
+    p_linear.X = p.X[:, :1]
+    expected = constant
+    if bias == "linear":
+        narrow = Model(RBF(1.0), DotProduct(0.5), 0.3, 0.1, "linear")
+        wide = Model(RBF([1.0, 0.5]), DotProduct(0.5), 0.3, 0.1, "linear")
+        engines = Engine(narrow), Engine(wide)
+        engines[0].learn_many(p.tasks, p.X[:, :1], p.y, p.noise)
+        engines[1].learn_many(p.tasks, p.X, p.y, p.noise)
+        expected = engines[0].disclose().average(X[:, :1])
+        constant = engines[1].disclose().average(X)
+        assert engines[1].evidence().sigma2 == pytest.approx(engines[0].evidence().sigma2)
+    np.testing.assert_allclose(constant, expected, rtol=0, atol=1e-8 * np.abs(p.y).max())
+    one = Engine(Model(RBF(1.0), DotProduct(0.5), 0.3, 0.1, bias))  # type: ignore[arg-type]
+    one.learn("a", [1.0, 2.0], 3.0)
+    assert np.isfinite(one.disclose().average([[1.0, 2.0], [0.0, 5.0]])).all()
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[Callable[[Engine], Any], type[Exception], str]] = {
+    "nan output": (lambda e: e.learn("a", [0.0], float("nan")), NotFinite, "outputs must be finite"),
+    "infinite output": (lambda e: e.learn("a", [0.0], float("inf")), NotFinite, "row 0 is inf"),
+    "nan input": (lambda e: e.learn("a", [float("nan")], 1.0), NotFinite, "inputs must be finite"),
+    "wrong dimension": (lambda e: e.learn("a", [0.0, 1.0], 1.0), WrongDimension, "1 columns, got 2"),
+    "scalar input": (lambda e: e.learn("a", 0.0, 1.0), WrongDimension, "a table, one row each"),
+    "no noise": (lambda e: e.learn("a", [0.0], 1.0, 0.0), InvalidNoise, "positive, row 0 is 0.0"),
+    "negative noise": (lambda e: e.learn("a", [0.0], 1.0, -1.0), InvalidNoise, "row 0 is -1.0"),
+    "unhashable task": (lambda e: e.learn(["a"], [0.0], 1.0), InvalidData, "hashable"),  # type: ignore[arg-type]
+    "nothing": (lambda e: e.learn_many([], np.empty((0, 1)), []), EmptyData, "at least one"),
+    "too few labels": (lambda e: e.learn_many(["a"], [[0.0], [1.0]], [1.0, 2.0]), WrongDimension, "2 task labels"),
+    "too few outputs": (lambda e: e.learn_many(["a", "b"], [[0.0], [1.0]], [1.0]), WrongDimension, "2 outputs"),
+    "bad row in a batch": (
+        lambda e: e.learn_many(["a", "new", "b"], [[0.0], [9.0], [1.0]], [1.0, float("nan"), 2.0]), NotFinite, "row 1"),
+    "unhashable in a batch": (
+        lambda e: e.learn_many(["a", ["b"]], [[0.0], [9.0]], [1.0, 2.0]), InvalidData, "hashable"),  # type: ignore[list-item]
+    "unknown task": (lambda e: e.unlearn("nobody", [0.0], 1.0), UnknownTask, "'nobody'"),
+    "forget unknown task": (lambda e: e.forget("nobody"), UnknownTask, "'nobody'"),
+    "unknown example": (lambda e: e.unlearn("a", [0.0], 77.0), UnknownExample, "y=77.0"),
+    "unknown input": (lambda e: e.unlearn("a", [7.0], 1.0), UnknownExample, "x="),
+    "a name without catalogue": (lambda e: e.learn("a", "Madonna", 1.0), InvalidData, "no catalogue"),
+    "text for a number": (lambda e: e.learn("a", [0.0], "much"), InvalidData, "numbers"),  # type: ignore[arg-type]
+    "coefficients of nobody": (lambda e: e.coefficients("nobody"), UnknownTask, "'nobody'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_call_changes_nothing(case: str) -> None:
+    call, error, message = REFUSED[case]
+    engine = learned([("a", 0.0, 1.0, 1.0), ("b", 0.5, 2.0, 0.1)])
+    before = engine.disclose()
+    with pytest.raises(error, match=message):
+        call(engine)
+    assert engine.disclose() is before
+    assert (len(engine), engine.tasks) == (2, ["a", "b"])
+
+
+def test_a_first_example_that_the_kernel_cannot_read() -> None:
+    engine = Engine(Model(RBF([1.0, 2.0, 3.0]), DotProduct(0.5), alpha=0.3, lam=0.1))
+    with pytest.raises(WrongDimension, match="2 columns"):
+        engine.learn("a", [1.0, 2.0], 3.0)
+    engine.learn("a", [1.0, 2.0, 3.0], 3.0)
+    assert len(engine) == 1
+    single = Engine(MODEL, individual={"a": Matern([1.0, 2.0])})
+    with pytest.raises(WrongDimension, match="1 columns"):
+        single.learn("b", [1.0], 3.0)
+
+
+def test_a_kernel_that_is_not_positive_definite_is_named() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    indefinite = Exponentiation(ExpSineSquared(0.3, 0.5), 1.0)
+    for model in (Model(indefinite, DotProduct(0.5), 0.3, 1e-6), Model(RBF(1.0), indefinite, 0.3, 1e-6)):
+        engine = Engine(model)
+        engine.learn_many(["a"] * 30, X, y)
+        with pytest.raises(NotPositiveDefinite, match="ExpSineSquared"):
+            engine.disclose()
+        assert len(engine) == 30
+    single = Engine(Model(RBF(1.0), DotProduct(0.5), 0.3, 1e-6), individual={"odd": indefinite})
+    single.learn_many(["a"] * 30, X, y)
+    release = single.disclose()
+    single.learn_many(["odd"] * 30, X, y)
+    with pytest.raises(NotPositiveDefinite, match="another kernel"):
+        single.disclose()
+    single.forget("odd")
+    np.testing.assert_allclose(single.disclose().theta, release.theta, rtol=1e-9)
+
+
+def test_nothing_known_yet() -> None:
+    with pytest.raises(EmptyData, match="learn an example first"):
+        Engine(MODEL).disclose()
+
+
+def test_a_growing_basis_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.engine.LARGEST_GROWING", 3)
+    engine = Engine(MODEL)
+    engine.learn_many(["a"] * 4, [[0.0], [1.0], [2.0], [3.0]], [0.0] * 4)
+    with pytest.raises(InvalidModel, match="Landmarks"):
+        engine.disclose()
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_may_be_names_of_a_catalogue() -> None:
+    rng = np.random.default_rng(1)
+    items = Catalogue([f"item {i}" for i in range(12)], rng.normal(size=(12, 3)))
+    model = Model(RBF(1.0), DotProduct(0.0) + Identity(), alpha=0.3, lam=0.1, catalogue=items)
+    engine = Engine(model)
+    engine.learn("a", "item 3", 1.0)
+    engine.learn_many(["a", "b"], ["item 4", "item 3"], [2.0, 3.0])
+    with pytest.raises(UnknownName, match="did you mean 'item 4'"):
+        engine.learn("a", "itm 4", 1.0)
+    estimate = engine.disclose().active_estimate(engine.coefficients("a"))
+    top = estimate.top(3, exclude=["item 3"])
+    everything = dict(zip(items.names, estimate.predict(list(items.names))))
+    assert top == sorted((n for n in items.names if n != "item 3"), key=everything.__getitem__, reverse=True)[:3]
+    by_hand = Engine(model)
+    by_hand.learn_many(["a", "a", "b"], items.rows[[3, 4, 3]], [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(
+        by_hand.disclose().average(items.rows), engine.disclose().average(items.rows), rtol=1e-12
+    )
+
+
+def test_equal_features_of_different_items_are_one_to_the_average() -> None:
+    items = Catalogue(["a", "b", "c"], [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    engine = Engine(Model(RBF(1.0), Identity(), alpha=0.5, lam=0.1, bias="none", catalogue=items))
+    engine.learn_many(["u", "v"], ["a", "c"], [1.0, -1.0])
+    average = engine.disclose().average(["a", "b", "c"])
+    assert average[0] == pytest.approx(average[1], abs=1e-14)
+    own = engine.disclose().active_estimate(engine.coefficients("u")).predict(["a", "b"])
+    assert own[0] > own[1] + 0.1
+
+
+def test_minus_zero_is_zero() -> None:
+    engine = learned([("a", 0.0, 1.0, 1.0), ("a", -0.0, 2.0, 1.0)])
+    assert len(engine.disclose().inputs) == 1
+    engine.unlearn("a", [0.0], 2.0)
+
+
+@pytest.mark.parametrize("rows", [300, 9000])
+def test_taking_back_finds_old_and_new_rows(rows: int) -> None:
+    """Below and above the size where rows are indexed."""
+    rng = np.random.default_rng(0)
+    tasks, x, y = rng.integers(50, size=rows), rng.integers(20, size=(rows, 1)).astype(float), rng.normal(size=rows)
+    engine = Engine(MODEL)
+    engine.learn_many(tasks, x, y)
+    engine.unlearn(int(tasks[5]), x[5], y[5])
+    engine.learn("late", [3.0], 1.0)
+    engine.learn(int(tasks[5]), [3.0], 1.5)
+    engine.unlearn(int(tasks[5]), [3.0], 1.5)
+    engine.unlearn("late", [3.0], 1.0)
+    kept = np.arange(rows) != 5
+    fresh = Engine(MODEL)
+    fresh.learn_many(tasks[kept], x[kept], y[kept])
+    np.testing.assert_allclose(engine.disclose().theta, fresh.disclose().theta, rtol=0, atol=1e-9)
+
+
+def test_truth_by_the_direct_solve_with_a_fixed_basis() -> None:
+    """With landmarks K̄ is e(x)ᵀe(x′)."""
+    p = problem(CASES["ard"], seed=2, alpha=0.3, lam=0.1, bias="linear")
+    engine = Engine(model_of(p, basis=Landmarks(probes(p, n=5))), individual=p.own)
+    engine.learn_many(p.tasks, p.X, p.y, p.noise)
+    release, X = engine.disclose(), probes(p, seed=3)
+    p.common = lambda A, B: release.basis.e(A) @ release.basis.e(B).T
+    for task in ("t0", "t1"):
+        estimate = release.active_estimate(engine.coefficients(task))
+        np.testing.assert_allclose(estimate.predict(X), direct(p, X, task), rtol=0, atol=1e-8 * np.abs(p.y).max())
