@@ -180,7 +180,7 @@ class Literal:
 
 
 def _find(x: Array, xs: Array) -> int:
-    hits = np.flatnonzero((xs == x).all(axis=1)) if len(xs) else []
+    hits = np.flatnonzero((xs == x).all(axis=1))
     return int(hits[0]) if len(hits) else len(xs)
 
 

@@ -68,7 +68,7 @@ def problem(case: Case, seed: int, *, alpha: float, lam: float, bias: str, rows:
 
 def model_of(p: Problem, **changes: Any) -> Model:
     fields = {"common": p.common, "individual": p.individual, "alpha": p.alpha, "lam": p.lam, "bias": p.bias}
-    return Model(**fields | changes)  # type: ignore[arg-type]
+    return Model(**fields | changes)
 
 
 def engine_of(p: Problem, rows: Any = slice(None), **changes: Any) -> Engine:

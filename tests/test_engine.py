@@ -94,7 +94,8 @@ def test_forgotten_is_never_seen(basis: str, rows: list[Triple]) -> None:
 def test_after_twenty_thousand_operations_nothing_has_drifted() -> None:
     rng = np.random.default_rng(7)
     model = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=1e-3, sigma2=1.0)
-    engine, held = Engine(model), []
+    engine = Engine(model)
+    held: list[tuple[int, tuple[float, ...], float, float]] = []
     pool = rng.normal(size=(40, 2))
     for step in range(20_000):
         kind = rng.uniform()
@@ -121,8 +122,8 @@ def test_after_twenty_thousand_operations_nothing_has_drifted() -> None:
     assert set(engine.tasks) == set(fresh.tasks)
     X = rng.normal(size=(20, 2))
     scale = max(abs(row[2]) for row in held)
-    for task in fresh.tasks:
-        mine, theirs = (e.disclose().active_estimate(e.coefficients(task)) for e in (engine, fresh))
+    for label in fresh.tasks:
+        mine, theirs = (e.disclose().active_estimate(e.coefficients(label)) for e in (engine, fresh))
         for a, b in zip(mine.predict(X, return_std=True), theirs.predict(X, return_std=True)):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * scale)
     assert engine.evidence().log_evidence == pytest.approx(fresh.evidence().log_evidence, rel=1e-9)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
+from motet.arrays import Array
 from motet.basis import Basis
 from motet.disclosed import Coefficients, Disclosed
 from motet.errors import EmptyData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
@@ -72,7 +73,7 @@ class Engine:
         """Take one example; a repeat, a known input or a new one (Algorithms 3, 4 and 5) are all the same here."""
         self.learn_many([task], [x], [y], [noise])
 
-    def learn_many(self, tasks: Sequence[Hashable], X: Any, y: Any, noise: Any = None) -> None:
+    def learn_many(self, tasks: Sequence[Hashable] | Array, X: Any, y: Any, noise: Any = None) -> None:
         """Take many examples, all or none."""
         X = self.model.rows(X, self._examples.dimension)
         y, noise = outputs(y, noise, len(X))

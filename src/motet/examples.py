@@ -81,7 +81,7 @@ class Examples:
 
     # --- what changes them ---
 
-    def append(self, labels: Iterable[Hashable], X: Array, y: Array, noise: Array) -> None:
+    def append(self, labels: Iterable[Hashable] | Array, X: Array, y: Array, noise: Array) -> None:
         task = self._number(labels.tolist() if isinstance(labels, np.ndarray) else labels)
         before = len(self._known)
         input = match(X, self._known)

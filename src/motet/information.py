@@ -151,7 +151,7 @@ class Posterior:
         """Orthonormal directions of the bias that the data identify."""
         bias = np.flatnonzero(self.prior == 0)
         L = self.Lambda[np.ix_(bias, bias)] * self.share
-        size = np.sqrt(np.diag(L))
+        size = np.sqrt(np.maximum(np.diag(L), 0.0))
         if not size.any():
             return np.empty((len(bias), 0))
         scale = np.where(size > 0, size, 1.0)

@@ -202,7 +202,7 @@ def _named(name: Any, rest: dict[str, Any]) -> Kernel:
     if name == "power":
         rest = _only(name, rest, "of", "exponent")
         return Exponentiation(from_spec(rest["of"]), _number("exponent", rest["exponent"]))
-    if name not in LEAVES:
+    if not isinstance(name, str) or name not in LEAVES:
         raise UnknownKernel(f"unknown kernel {name!r}: known are {', '.join(KNOWN)} (and columns=…)")
     cls = LEAVES[name]
     known = {RENAMED.get(key, key): key for key in _signature(cls)}
@@ -210,7 +210,7 @@ def _named(name: Any, rest: dict[str, Any]) -> Kernel:
         if key not in known:
             raise InvalidModel(f'"{name}" has no {key!r}: it takes {", ".join(known) or "nothing"}')
     try:
-        return cls(**{known[key]: _read(value) for key, value in rest.items()})
+        return cls(**{known[key]: _read(key, value) for key, value in rest.items()})
     except TypeError:
         raise InvalidModel(f'"{name}" needs {", ".join(known)}, got {", ".join(rest) or "nothing"}') from None
 
@@ -259,19 +259,19 @@ def _number(key: str, value: Any, *, infinite: bool = False) -> float:
     return number
 
 
-def _read(value: Any) -> Any:
-    if value == "inf":
+def _read(key: str, value: Any) -> Any:
+    if key == "nu" and value == "inf":
         return math.inf
-    if isinstance(value, list) and value and isinstance(value[0], list):
-        return np.asarray(value, dtype=float)
+    if key.endswith("_bounds") and isinstance(value, list):
+        return tuple(value) if np.ndim(value) == 1 else np.asarray(value)
     return value
 
 
 def _columns(columns: Any) -> list[int]:
-    chosen = [int(c) for c in columns]
-    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise InvalidModel(f"columns must be distinct numbers from 0, at least one, got {list(columns)!r}")
-    return chosen
+    chosen = [c for c in columns if isinstance(c, (int, np.integer))] if np.iterable(columns) else []
+    if not chosen or len(chosen) < len(columns) or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise InvalidModel(f"columns must be distinct whole numbers from 0, at least one, got {columns!r}")
+    return [int(c) for c in chosen]
 
 
 def _shortened(columns: Sequence[int]) -> str:

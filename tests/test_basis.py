@@ -1,0 +1,108 @@
+"""e(x)ᵀe(x′) = K̄(x, x′) in every basis, and what is left over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motet.basis import Basis, Eigen, Features, Landmarks
+from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite
+from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Linear, On
+from tests.oracles import Array
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 2))
+SMOOTH = ConstantKernel(2.0) * RBF(10.0)
+
+
+def fixed(spec: Any, kernel: Any, p: int = 2) -> Basis:
+    return Basis.fixed(spec, kernel, p, "constant", False)
+
+
+def inner(basis: Basis, X: Array) -> Array:
+    return basis.e(X) @ basis.e(X).T
+
+
+def test_landmarks_are_exact_on_themselves_and_drop_what_is_redundant() -> None:
+    doubled = np.vstack([X, X])
+    basis = fixed(Landmarks(doubled), RBF(0.5))
+    assert basis.rank == len(X)
+    np.testing.assert_allclose(inner(basis, X), RBF(0.5)(X), atol=1e-10)
+    smooth = fixed(Landmarks(X), SMOOTH)
+    assert smooth.rank < len(X)
+    np.testing.assert_allclose(inner(smooth, X), SMOOTH(X), atol=1e-10)
+
+
+def test_eigen_is_the_best_of_its_rank() -> None:
+    K = RBF(1.0)(X)
+    basis = fixed(Eigen(X, 7), RBF(1.0))
+    assert np.linalg.norm(K - inner(basis, X), 2) == pytest.approx(np.linalg.eigvalsh(K)[-8], rel=1e-8)
+    assert fixed(Eigen(X, 5), DotProduct(0.0)).rank == 2
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        DotProduct(0.0),
+        DotProduct(1.5),
+        Linear([[1, 0.5, 0], [0.5, 1, 0], [0, 0, 0]]),
+        On(DotProduct(0.0), [1]) + ConstantKernel(2.0),
+    ],
+    ids=str,
+)
+def test_features_are_exact_everywhere(kernel: Any) -> None:
+    basis = fixed(Features(), kernel)
+    np.testing.assert_allclose(inner(basis, X), kernel(X), atol=1e-12)
+    np.testing.assert_allclose(basis.residual(X, basis.e(X)), 0.0, atol=1e-12)
+
+
+def test_features_of_a_dot_product_are_the_inputs_themselves() -> None:
+    """The article's L = x̆, D = I."""
+    np.testing.assert_array_equal(fixed(Features(), DotProduct(0.0)).e(X), X)
+
+
+def test_residual_is_the_variance_that_the_basis_misses() -> None:
+    basis = fixed(Landmarks(X[:4]), RBF(1.0))
+    K, k = RBF(1.0)(X[:4]), RBF(1.0)(X, X[:4])
+    expected = 1.0 - np.einsum("ij,jk,ik->i", k, np.linalg.inv(K), k)
+    np.testing.assert_allclose(basis.residual(X, basis.e(X)), expected, atol=1e-12)
+
+
+def test_an_extension_spans_further_inputs() -> None:
+    basis, F, order = Basis.grown(RBF(1.0), X[:10], "constant", False)
+    assert sorted(order) == list(range(10))
+    np.testing.assert_allclose(F, basis.columns(X[:10]), atol=1e-9)
+    more = basis.extended(X[8:15])
+    assert len(more.landmarks) == 5
+    E = basis.e(X)
+    full = np.hstack([E, more.e(X, E)])
+    np.testing.assert_allclose((full @ full.T)[:15, :15], RBF(1.0)(X[:15]), atol=1e-9)
+
+
+def test_bias_columns() -> None:
+    for bias, columns in (("none", 0), ("constant", 1), ("linear", 3)):
+        basis = Basis.fixed(None, None, 2, bias, False)  # type: ignore[arg-type]
+        assert basis.psi(X).shape == (30, columns)
+        np.testing.assert_array_equal(basis.prior, np.zeros(columns))
+    np.testing.assert_array_equal(basis.psi(X)[:, 1:], X)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Landmarks([]), EmptyData, "table of points"),
+        (lambda: Landmarks([1.0, 2.0]), EmptyData, "table of points"),
+        (lambda: Landmarks([[float("nan")]]), NotFinite, "finite points"),
+        (lambda: Landmarks([["noon"]]), InvalidData, "points must be numbers"),
+        (lambda: Eigen(X, 0), InvalidModel, "rank from 1 to 30"),
+        (lambda: Eigen(X, 31), InvalidModel, "rank from 1 to 30"),
+        (lambda: fixed(Features(), RBF(1.0)), InvalidModel, "use Landmarks"),
+        (lambda: fixed(Landmarks(X), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),
+        (lambda: fixed(Eigen(X, 3), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),
+    ],
+)
+def test_refused_bases(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()

@@ -1,0 +1,117 @@
+"""Model and Catalogue: frozen, checked, there and back."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motet import Catalogue, Eigen, Features, Landmarks, Model
+from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, UnknownKernel, UnknownName, WrongDimension
+from motet.kernels import RBF, DotProduct, Identity, On
+
+ITEMS = Catalogue(["a", "b", "c"], [[1.0, 0.1], [0.0, 1 / 3], [2.0, -0.0]])
+VALID: dict[str, Any] = {"common": RBF(1.0), "individual": DotProduct(0.0), "alpha": 0.1, "lam": 1e-3}
+MODELS = [
+    Model(**VALID),
+    Model(**VALID | {"common": None}, bias="linear", sigma2=0.1 + 0.2),
+    Model(**VALID, basis=Landmarks([[0.1], [0.2]])),
+    Model(**VALID, basis=Eigen(np.random.default_rng(0).normal(size=(5, 2)), 3)),
+    Model(**VALID | {"common": DotProduct(0.5)}, basis=Features(), bias="none"),
+    Model(**VALID, basis=Eigen(ITEMS, 2), catalogue=ITEMS),
+    Model(common=None, individual=Identity(), alpha=0.5, lam=1.0, catalogue=Catalogue(["only", "names"])),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_there_and_back_through_json(model: Model) -> None:
+    again = Model.from_json(model.to_json())
+    assert again == model
+    assert hash(again) == hash(model)
+    assert again.to_json() == model.to_json()
+    assert replace(model, alpha=0.9) != model
+
+
+def test_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        MODELS[0].alpha = 0.5  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        ITEMS.vectors[0, 0] = 3.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": 1.5}, r"alpha must lie in \[0, 1\], got 1.5"),
+        ({"alpha": float("nan")}, "alpha must be finite"),
+        ({"lam": 0.0}, "lam must be positive, got 0.0"),
+        ({"lam": "small"}, "lam must be a number, got 'small'"),
+        ({"sigma2": -1.0}, "sigma2 must be positive"),
+        ({"bias": "quadratic"}, "one of none, constant, linear, got 'quadratic'"),
+        ({"individual": None}, "expected a kernel such as RBF"),
+        ({"individual": "rbf"}, "expected a kernel such as RBF"),
+        ({"basis": "growing"}, "basis must be None, Landmarks, Eigen or Features"),
+        ({"basis": Features(), "common": None}, "with common=None leave it out"),
+    ],
+    ids=str,
+)
+def test_refused_models(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidModel, match=message):
+        Model(**VALID | change)
+
+
+def test_refused_json() -> None:
+    for text in ("{}", "[]", "nonsense", '{"catalogue": null, "basis": null, "common": null}'):
+        with pytest.raises(InvalidModel, match="not a model's JSON"):
+            Model.from_json(text)
+    with pytest.raises(UnknownKernel):
+        Model.from_json(MODELS[0].to_json().replace("dot_product", "pickle"))
+    with pytest.raises(InvalidModel, match="a basis is growing"):
+        Model.from_json(MODELS[2].to_json().replace("landmarks", "seamarks"))
+
+
+def test_a_catalogue_settles_the_columns() -> None:
+    model = MODELS[5]
+    assert model.common == On(RBF(1.0), [1, 2])
+    assert model.dimension == 3
+    with pytest.raises(WrongDimension, match="3 columns, got 2"):
+        model.check_dimension(2)
+    np.testing.assert_array_equal(model.rows(["c", "a"]), [[2, 2.0, 0.0], [0, 1.0, 0.1]])
+
+
+def test_linear_bias_does_not_read_the_index() -> None:
+    model = Model(**VALID, basis=Landmarks(ITEMS), bias="linear", catalogue=ITEMS)
+    basis = model.fixed_basis(3)
+    assert basis is not None
+    np.testing.assert_array_equal(basis.psi(ITEMS.rows), [[1, 1.0, 0.1], [1, 0.0, 1 / 3], [1, 2.0, 0.0]])
+
+
+def test_catalogue() -> None:
+    assert len(ITEMS) == 3
+    assert ITEMS.features == [1, 2]
+    assert ITEMS.name_rows(ITEMS.rows[[2, 0]]) == ["c", "a"]
+    longer = ITEMS.appended(["d"], [[5.0, 6.0]])
+    np.testing.assert_array_equal(longer.rows[:3], ITEMS.rows)
+    assert longer.digest != ITEMS.digest
+    assert Catalogue.from_spec(ITEMS.to_spec()).digest == ITEMS.digest
+    assert Catalogue(["ab", "c"]).digest != Catalogue(["a", "bc"]).digest
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Catalogue([]), EmptyData, "at least one name"),
+        (lambda: Catalogue(["a", "b", "a"]), InvalidData, "'a' comes twice"),
+        (lambda: Catalogue(["a"], [[1.0], [2.0]]), WrongDimension, "1 rows of vectors"),
+        (lambda: Catalogue(["a", "b"], [[1.0], [float("inf")]]), NotFinite, "row 1"),
+        (lambda: Catalogue(["a"], [["x"]]), InvalidData, "must be numbers"),
+        (lambda: ITEMS.appended(["a"], [[1.0, 2.0]]), InvalidData, "'a' comes twice"),
+        (lambda: ITEMS.appended(["d"], [[1.0]]), WrongDimension, "2 features"),
+        (lambda: ITEMS.look_up(["zzz"]), UnknownName, "'zzz' is not among the catalogue's 3 names"),
+    ],
+)
+def test_refused_catalogues(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
