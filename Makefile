@@ -30,7 +30,7 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 # Renews the pins; the file names no package index.
 lock:

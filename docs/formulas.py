@@ -12,15 +12,21 @@ from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
 MARKED = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+MENDED = {
+    "<mover>": '<mover accent="true">',  # else bars and tildes are set as small as exponents
+    "<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",  # \sim is a relation
+}
 
 
-def on_page_content(page: str, **_: object) -> str:
-    return MARKED.sub(_mathml, page)
+def on_page_content(html: str, **_: object) -> str:
+    return MARKED.sub(_mathml, html)
 
 
 def _mathml(found: re.Match[str]) -> str:
     formula = unescape(found[2]).strip()
     mathml = convert(formula, display="block" if found[1] == "div" else "inline")
-    if "\\" in mathml:  # what the converter does not know it passes on as text
+    if "\\" in mathml or "<mi>&</mi>" in mathml:  # what the converter does not know it passes on as text
         raise PluginError(f"not a formula that can be shown: {formula}")
+    for shown, right in MENDED.items():
+        mathml = mathml.replace(shown, right)
     return mathml

@@ -155,3 +155,19 @@ def test_article_coefficients_of_features_basis() -> None:
     release = engine.disclose()
     np.testing.assert_allclose(release.H, np.linalg.inv(np.eye(3) + 0.3 * info.inputs.T @ info.G @ info.inputs))
     np.testing.assert_allclose(release.y, info.inputs.T @ info.g)
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_a_passive_client_that_alone_shows_the_bias(others: int) -> None:
+    """Where the others do not identify the bias, the client's own examples do."""
+    model = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1, bias="linear", basis=Landmarks(GRID), sigma2=1.0)
+    alone, together = Engine(model), Engine(model)
+    own = np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 9.0, 17.0])
+    for task in range(others):
+        for engine in (alone, together):
+            engine.learn(task, [0.0], 1.0 + task)
+    together.learn_many(["me"] * 3, *own)
+    X = np.array([[-1.0], [0.5], [10.0]])
+    passive = alone.disclose().estimate(*own).predict(X, return_std=True)
+    active = together.disclose().active_estimate(together.coefficients("me")).predict(X, return_std=True)
+    np.testing.assert_allclose(passive, active, rtol=1e-9)

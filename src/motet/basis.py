@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpstrf, dtrtri
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, numbers
+from motet.arrays import Array, Index, numbers
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite
 from motet.kernels import gram, linear_form
@@ -23,7 +22,7 @@ from motet.kernels import gram, linear_form
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Landmarks:
     """The functions k̄(z, ·) of a fixed, public set of points: a time grid, a design."""
 
@@ -33,16 +32,20 @@ class Landmarks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", _points(self.points))
 
+    def __repr__(self) -> str:
+        return f"Landmarks({len(self.points)} points)"
+
     def to_spec(self) -> dict[str, Any]:
         return {"kind": self.kind, "points": self.points.tolist()}
 
     def build(self, kernel: Kernel) -> tuple[Array, Array]:
         """Landmarks in pivot order, and A = C⁻¹ with CCᵀ = K̄(Z, Z)."""
-        E, pivots = pivoted_cholesky(gram(kernel, self.points), kernel)
-        return self.points[pivots], inverse_of_lower(E[pivots])
+        E, order = pivoted_cholesky(gram(kernel, self.points), kernel)
+        r = E.shape[1]
+        return self.points[order[:r]], inverse_of_lower(E[:r])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Eigen:
     """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points."""
 
@@ -54,6 +57,9 @@ class Eigen:
         object.__setattr__(self, "points", _points(self.points))
         if not 1 <= self.rank <= len(self.points):
             raise InvalidModel(f"Eigen needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
+
+    def __repr__(self) -> str:
+        return f"Eigen({len(self.points)} points, rank={self.rank})"
 
     def to_spec(self) -> dict[str, Any]:
         return {"kind": self.kind, "points": self.points.tolist(), "rank": int(self.rank)}
@@ -128,12 +134,15 @@ class Basis:
         return cls(kernel, landmarks, A, bias, has_index)
 
     @classmethod
-    def grown(cls, kernel: Kernel, X: Array, bias: Bias, has_index: bool) -> tuple[Basis, Array, Array]:
-        """The basis of the inputs X, its columns F there, and the order of X that puts landmarks first."""
-        E, pivots = pivoted_cholesky(gram(kernel, X), kernel)
-        basis = cls(kernel, X[pivots], inverse_of_lower(E[pivots]), bias, has_index)
-        redundant = np.setdiff1d(np.arange(len(X)), pivots)
-        return basis, np.hstack([E, basis.psi(X)]), np.concatenate([pivots, redundant])
+    def grown(cls, kernel: Kernel, X: Array, bias: Bias, has_index: bool) -> tuple[Basis, Array, Index]:
+        """The basis of the inputs X, its columns F there, and the order of X's rows in which F has them.
+
+        Landmarks come first, so that the basis's own columns of F are lower triangular.
+        """
+        E, order = pivoted_cholesky(gram(kernel, X), kernel)
+        r = E.shape[1]
+        basis = cls(kernel, X[order[:r]], inverse_of_lower(E[:r]), bias, has_index)
+        return basis, np.hstack([E, basis.psi(X[order])]), order
 
     @property
     def rank(self) -> int:
@@ -172,8 +181,9 @@ class Basis:
             return Extension(self, X[:0], np.empty((0, 0)))
         E = self.e(X)
         S = gram(self.kernel, X) - E @ E.T
-        L, pivots = pivoted_cholesky(S, self.kernel, scale=float(self.kernel.diag(X).max()))
-        return Extension(self, X[pivots], inverse_of_lower(L[pivots]))
+        L, order = pivoted_cholesky(S, self.kernel, scale=float(self.kernel.diag(X).max()))
+        r = L.shape[1]
+        return Extension(self, X[order[:r]], inverse_of_lower(L[:r]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,33 +201,26 @@ class Extension:
         return np.asarray((K - E @ self.basis.e(self.landmarks).T) @ self.A.T)
 
 
-def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) -> tuple[Array, Any]:
-    """E with EEᵀ = K to rounding, lower triangular over the pivots; the pivots are the inputs not redundant.
+def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) -> tuple[Array, Index]:
+    """E, lower triangular, and an order with EEᵀ = K[order, order] to rounding; E has as many columns as K has rank.
 
     A smooth kernel on some hundred inputs is singular in floating point, so stopping early is the ordinary case.
     """
     n = len(K)
-    if not np.isfinite(K).all():
-        raise NotPositiveDefinite(f"{kernel} is not finite on these inputs; check its numbers and the inputs' scale")
     largest = float(np.diag(K).max(initial=0.0)) if scale is None else scale
-    tolerance = max(1e-14, n * np.finfo(float).eps / 10) * largest
+    if not np.isfinite(largest) or not np.isfinite(K).all():
+        raise NotPositiveDefinite(f"{kernel} is not finite on these inputs; check its numbers and the inputs' scale")
     if not n or largest <= 0:
-        return _nothing_left(np.zeros((n, 0)), K, kernel, 0.0)
-    factor, order, rank, _ = dpstrf(K, lower=1, tol=tolerance)
-    order = order - 1
-    E = np.zeros((n, rank))
-    E[order] = np.tril(factor)[:, :rank]
-    left = np.setdiff1d(np.arange(n), order[:rank])
-    _nothing_left(E[left], K[np.ix_(left, left)], kernel, 1e-8 * largest)
-    return E, order[:rank]
-
-
-def _nothing_left(E: Array, K: Array, kernel: Kernel, tolerance: float) -> tuple[Array, Any]:
-    """Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive."""
-    excess = float(np.abs(K - E @ E.T).max(initial=0.0))
-    if excess > tolerance:
+        E, order = np.zeros((n, 0)), np.arange(n)
+    else:
+        factor, pivots, rank, _ = dpstrf(K, lower=1, tol=max(1e-14, n * np.finfo(float).eps / 10) * largest)
+        E, order = np.tril(factor)[:, :rank], pivots - 1
+    # Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive.
+    left = order[E.shape[1] :]
+    excess = np.abs(K[np.ix_(left, left)] - E[E.shape[1] :] @ E[E.shape[1] :].T).max(initial=0.0)
+    if excess > 1e-8 * largest:
         raise NotPositiveDefinite(_indefinite(kernel, -excess))
-    return E, np.empty(0, dtype=int)
+    return E, order
 
 
 def _indefinite(kernel: Kernel, value: float) -> str:
@@ -228,7 +231,7 @@ def _indefinite(kernel: Kernel, value: float) -> str:
 
 
 def inverse_of_lower(C: Array) -> Array:
-    return np.asarray(solve_triangular(C, np.eye(len(C)), lower=True)) if len(C) else np.empty((0, 0))
+    return np.ascontiguousarray(dtrtri(C, lower=1)[0]) if len(C) else np.empty((0, 0))
 
 
 def _points(points: Any) -> Array:

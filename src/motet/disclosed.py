@@ -24,7 +24,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, match
 from motet.basis import Basis, Extension
 from motet.errors import InvalidData, InvalidRelease, MotetError, StaleRelease
-from motet.information import Observed, Posterior
+from motet.information import Factor, Posterior
 from motet.kernels import gram
 from motet.model import Model
 from motet.task import Own, covariance, inverse, outputs
@@ -53,7 +53,7 @@ class Coefficients:
         return Own(self.inputs, self.y, self.noise)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Disclosed:
     """One release: all that anyone needs of the others.
 
@@ -73,6 +73,10 @@ class Disclosed:
     policy: str = "exact"
     noise_scale: float | None = None
 
+    def __repr__(self) -> str:
+        kind = "growing" if self.model.basis is None else self.model.basis.kind
+        return f"Disclosed(release {self.version}, {kind} basis of rank {len(self.A)}, {self.policy})"
+
     @property
     def inputs(self) -> Array:
         """x̆: the unique inputs (growing basis, landmarks first) or the basis's landmarks (fixed)."""
@@ -84,16 +88,16 @@ class Disclosed:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return Posterior(self.Lambda, self.basis.prior, self.model.common_share, self.theta)
+        return Posterior(Factor(self.Lambda, self.basis.prior, self.model.common_share), self.theta)
 
     @property
     def H(self) -> Array:
-        """B⁻¹: the article's H in whitened coordinates (its D^½HD^½, where its K̆ = LDLᵀ)."""
-        return self.posterior.solve(np.eye(len(self.eta)))
+        """B⁻¹. Without a bias, and with K̆ = LDLᵀ, the article's H is D^½ times this times D^½."""
+        return self.posterior.factor.solve(np.eye(len(self.eta)))
 
     @property
     def y(self) -> Array:
-        """The article's y̆ in whitened coordinates (its D^-½y̆)."""
+        """η. With K̆ = LDLᵀ the article's y̆ is D^-½ times this."""
         return self.eta
 
     # --- estimates ---
@@ -113,10 +117,12 @@ class Disclosed:
         X = self._rows(X)
         own = Own.of(X, *outputs(y, noise, len(X)))
         kernel = self.model.individual if individual is None else self.model.reading(individual)
+        if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
+            return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
         extension = self._extension(own.X)
         F = _columns(self.basis, extension, own.X)
         posterior = self.posterior.observed(F, self._covariance(own, kernel), own.y)
-        return Estimate(self, own, kernel, posterior, extension)
+        return Estimate(self, own, kernel, posterior, extension, F)
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
         """An active client's own function, from the coefficients that the engine gave it (Algorithm 6)."""
@@ -132,7 +138,7 @@ class Disclosed:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
         if released is None:
             none = Extension(self.basis, own.X[:0], np.empty((0, 0)))
-            return Estimate(self, own, kernel, self.posterior, none)
+            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X))
         extension = self._extension(own.X)
         spare = len(extension.landmarks)
         Lambda = np.pad(self.Lambda, (0, spare))
@@ -144,9 +150,9 @@ class Disclosed:
             Lambda += sign * (F.T @ R @ F)
             gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
         prior = np.pad(self.basis.prior, (0, spare), constant_values=1.0)
-        flat = Posterior(Lambda, prior, self.model.common_share, theta)
-        moved = theta + flat.share * flat.solve(gradient[:, None])[:, 0]
-        return Estimate(self, own, kernel, Posterior(Lambda, prior, flat.share, moved), extension)
+        factor = Factor(Lambda, prior, self.model.common_share)
+        moved = Posterior(factor, theta + factor.share * factor.solve(gradient[:, None])[:, 0])
+        return Estimate(self, own, kernel, moved, extension, _columns(self.basis, extension, own.X))
 
     def _rows(self, X: Any) -> Array:
         return self.model.rows(X, self.landmarks.shape[1])
@@ -222,14 +228,20 @@ class Estimate:
     """One client's function: f̂(x) = φ(x)ᵀθ̂ + (1−α) k̃(x, h) a, with its uncertainty."""
 
     def __init__(
-        self, release: Disclosed, own: Own, kernel: Kernel, posterior: Posterior | Observed, extension: Extension
+        self,
+        release: Disclosed,
+        own: Own,
+        kernel: Kernel,
+        posterior: Posterior,
+        extension: Extension,
+        F: Array,
     ) -> None:
         self.release = release
         self.own = own
         self.kernel = kernel
         self._posterior = posterior
         self._extension = extension
-        self._F = _columns(release.basis, extension, own.X)
+        self._F = F
         self._R = inverse(release._covariance(own, kernel), kernel)[0]
         self.a: Array = self._R @ (own.y - self._F @ posterior.theta)
 
@@ -270,6 +282,6 @@ class Estimate:
         if left_out:
             known: dict[bytes, int] = {}
             match(self.release._rows(left_out), known)
-            rows = rows[match(rows, known.copy()) >= len(known)]
+            rows = rows[match(rows, known.copy())[0] >= len(known)]
         best = rows[np.argsort(-self.predict(rows), kind="stable")[:k]]
         return best if catalogue is None else catalogue.name_rows(best)

@@ -188,7 +188,7 @@ class Engine:
             F = basis.columns(X)
             information = total = Information.in_basis(all_batches, F)
         else:
-            all_batches, X = _live(all_batches, X)
+            X = X[(used := _used(all_batches, len(X)))]
             if len(X) > LARGEST_GROWING:
                 raise InvalidModel(
                     f"{len(X)} unique inputs are too many for a growing basis (at most {LARGEST_GROWING}): "
@@ -196,20 +196,23 @@ class Engine:
                 )
             basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
             redundant = X[order[basis.rank :]]
-            information = Information.over_inputs(all_batches, X)
-            total = information.into(F)
+            position = np.zeros(len(used), dtype=np.intp)
+            position[np.flatnonzero(used)[order]] = np.arange(len(X))
+            all_batches = [replace(batch, h=position[batch.h]) for batch in all_batches]
+            information = Information.over_inputs(all_batches, X[order])
+            total = information.into(F, basis.rank)
         posterior = Posterior.of(total.G, total.g, basis.prior, model.common_share)
         residual = residual_quadratic(all_batches, F, posterior.theta)
-        found = evidence(total, posterior, residual, model.lam, model.sigma2)
+        weights = posterior.theta[: basis.rank]
+        found = evidence(total, posterior.factor, weights, residual, model.lam, model.sigma2)
         version = 1 if self._last is None else self._last.release.version + 1
         arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, posterior.theta)
         return Fold(by_key, information, found, Disclosed(model, version, *arrays, sigma2=found.sigma2))
 
 
-def _live(all_batches: list[Batch], X: Any) -> tuple[list[Batch], Any]:
-    """The inputs that some task has, and the batches over them."""
-    used = np.zeros(len(X), dtype=bool)
+def _used(all_batches: list[Batch], n: int) -> Array:
+    """Which of ``n`` inputs some task has."""
+    used = np.zeros(n, dtype=bool)
     for batch in all_batches:
         used[batch.h] = True
-    position = np.cumsum(used) - 1
-    return [replace(batch, h=position[batch.h]) for batch in all_batches], X[used]
+    return used

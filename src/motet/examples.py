@@ -82,18 +82,21 @@ class Examples:
     # --- what changes them ---
 
     def append(self, labels: Iterable[Hashable] | Array, X: Array, y: Array, noise: Array) -> None:
-        task = self._number(labels.tolist() if isinstance(labels, np.ndarray) else labels)
-        before = len(self._known)
-        input = match(X, self._known)
-        new, first = np.unique(input, return_index=True)
-        self._inputs.extend(X[first[new >= before]])
+        task = self._number(labels)
+        input, new = match(X, self._known)
+        self._inputs.extend(X[new])
         for column, values in zip((self._task, self._input, self._y, self._noise), (task, input, y, noise)):
             column.extend(values)
         self._alive.extend(np.ones(len(y), dtype=bool))
         self._count.values[:] += np.bincount(task, minlength=len(self._numbers))
         self._changed.values[task] = True
 
-    def _number(self, labels: Iterable[Hashable]) -> Index:
+    def _number(self, labels: Iterable[Hashable] | Array) -> Index:
+        same_as: Index | slice = slice(None)
+        if isinstance(labels, np.ndarray):
+            if labels.dtype.kind in "iu":  # sorting whole numbers beats looking each one up
+                labels, same_as = np.unique(labels, return_inverse=True)
+            labels = labels.tolist()
         try:
             task = np.array([self._numbers.setdefault(label, len(self._numbers)) for label in labels], dtype=np.intp)
         except TypeError:
@@ -102,7 +105,7 @@ class Examples:
             new = len(self._numbers) - len(self._count.values)
             self._count.extend(np.zeros(new, dtype=np.intp))
             self._changed.extend(np.zeros(new, dtype=bool))
-        return task
+        return task[same_as]
 
     def remove(self, label: Hashable, x: Array, y: float, noise: float) -> bool:
         """Take back one row equal to this triple; False where there is none."""

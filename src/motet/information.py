@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dsygst
 
 from motet.arrays import Array, Index, match
 from motet.errors import InvalidRelease, WrongDimension
@@ -61,10 +61,9 @@ class Information:
                 eta += flat @ part.Ry.ravel()
         return cls((Lambda + Lambda.T) / 2, eta, **_numbers(batches))
 
-    def into(self, F: Array) -> Information:
-        """The same sums in a basis with columns F at the inputs."""
-        Lambda = F.T @ (self.G @ F)
-        return replace(self, G=(Lambda + Lambda.T) / 2, g=F.T @ self.g, inputs=None, tasks=self.tasks[:0])
+    def into(self, F: Array, triangular: int = 0) -> Information:
+        """The same sums in a basis with columns F at the inputs, the first of them ``triangular``, if so told."""
+        return replace(self, G=_congruence(self.G, F, triangular), g=F.T @ self.g, inputs=None, tasks=self.tasks[:0])
 
     def __add__(self, other: Information) -> Information:
         return self._combined(other, 1)
@@ -81,6 +80,29 @@ class Information:
         tasks = a.tasks + sign * b.tasks
         kept = np.flatnonzero(tasks)
         return replace(total, G=total.G[np.ix_(kept, kept)], g=total.g[kept], inputs=a.inputs[kept], tasks=tasks[kept])
+
+
+def _congruence(G: Array, F: Array, r: int) -> Array:
+    """FᵀGF where F's first ``r`` columns are lower triangular over its first ``r`` rows: a quarter of the work."""
+    L, rest, psi = F[:r, :r], F[r:, :r], F[:, r:]
+    out = np.empty((F.shape[1], F.shape[1]))
+    out[:r, :r] = _symmetric(dsygst(G[:r, :r], L, itype=2, lower=1)[0]) if r else 0.0
+    if r and len(rest):
+        cross = rest.T @ (G[r:, :r] @ L + 0.5 * (G[r:, r:] @ rest))
+        out[:r, :r] += cross + cross.T
+    Gpsi = G @ psi
+    out[:r, r:] = F[:, :r].T @ Gpsi
+    out[r:, :r] = out[:r, r:].T
+    out[r:, r:] = psi.T @ Gpsi
+    return out
+
+
+def _symmetric(lower: Array) -> Array:
+    """The whole of a symmetric matrix from its lower triangle."""
+    lower = np.tril(lower)
+    whole = lower + lower.T
+    whole[np.diag_indices_from(whole)] /= 2
+    return whole
 
 
 _NUMBERS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")
@@ -113,7 +135,7 @@ def _aligned(a: Information, b: Information) -> tuple[Information, Information]:
         return a, b
     known: dict[bytes, int] = {}
     match(a.inputs, known)
-    where = match(b.inputs, known)
+    where, _ = match(b.inputs, known)
     inputs = np.vstack([a.inputs, b.inputs[where >= len(a.inputs)]])
     return _spread(a, np.arange(len(a.inputs)), inputs), _spread(b, where, inputs)
 
@@ -128,107 +150,108 @@ def _spread(info: Information, where: Index, inputs: Array) -> Information:
 # --- the weights of the basis, given a sum ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """θ ~ N(θ̂, σ²αB⁻¹), B = diag(prior) + αΛ; ``prior`` is 1 on the basis and 0 on the bias.
+class Factor:
+    """B = diag(prior) + αΛ, factored; ``prior`` is 1 on the basis and 0 on the bias.
 
     The bias is eliminated first: what is left is then I plus something positive, whatever the data. Directions of the
     bias that the data do not identify get weight 0. Columns beyond those of Λ have their prior alone.
     """
 
-    Lambda: Array
-    prior: Array
-    share: float  # α
-    theta: Array
-
-    @classmethod
-    def of(cls, Lambda: Array, eta: Array, prior: Array, share: float) -> Posterior:
-        flat = cls(Lambda, prior, share, np.zeros(len(prior)))
-        return replace(flat, theta=share * flat.solve(eta[:, None])[:, 0])
-
-    @cached_property
-    def _identified(self) -> Array:
-        """Orthonormal directions of the bias that the data identify."""
-        bias = np.flatnonzero(self.prior == 0)
-        L = self.Lambda[np.ix_(bias, bias)] * self.share
-        size = np.sqrt(np.maximum(np.diag(L), 0.0))
-        if not size.any():
-            return np.empty((len(bias), 0))
-        scale = np.where(size > 0, size, 1.0)
-        values, vectors = np.linalg.eigh(L / np.outer(scale, scale))
-        null = vectors[:, values <= 1e-12] / scale[:, None]
-        if not null.shape[1]:
-            return np.eye(len(bias))
-        return np.asarray(np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :])
-
-    @cached_property
-    def _factors(self) -> tuple[Array, Array, Array]:
-        """Cholesky factors of the bias block and of its Schur complement, and what couples them."""
-        e, b, U = self.prior > 0, self.prior == 0, self._identified
-        L = self.Lambda * self.share
+    def __init__(self, Lambda: Array, prior: Array, share: float) -> None:
+        self.share = share  # α
+        self._size = len(prior)
+        bias = np.flatnonzero(prior == 0)
+        d = slice(bias[0], bias[-1] + 1) if len(bias) else slice(0, 0)
+        whole = not len(bias) or d.stop == len(prior)  # no columns behind the bias
+        self._bias, self._rest = d, slice(0, len(prior) - len(bias)) if whole else np.flatnonzero(prior)
+        self._U = _identified(share * Lambda[d, d])
+        e, U = self._rest, self._U
         try:
-            Lb = np.linalg.cholesky(U.T @ L[np.ix_(b, b)] @ U)
-            W = solve_triangular(Lb, U.T @ L[np.ix_(b, e)], lower=True) if len(Lb) else np.empty((0, int(e.sum())))
-            S = L[np.ix_(e, e)] - W.T @ W
+            self._Lb = np.linalg.cholesky(U.T @ (share * Lambda[d, d]) @ U)
+            self._W = _lower(self._Lb, U.T @ (share * Lambda[d][:, e]))
+            S = share * Lambda[e][:, e]
+            if len(self._W):
+                S -= self._W.T @ self._W
             S[np.diag_indices_from(S)] += 1.0
-            return Lb, W, np.linalg.cholesky(S)
+            self._Ls = np.linalg.cholesky(S)
         except np.linalg.LinAlgError:
             raise InvalidRelease("the sums are not those of any data: Λ has a negative direction") from None
 
-    def half(self, F: Array) -> Array:
-        """V with VᵀV = FB⁻¹Fᵀ."""
-        Lb, W, Ls = self._factors
-        k = len(self.prior)
-        vb = _lower(Lb, self._identified.T @ F[:, :k][:, self.prior == 0].T)
-        ve = _lower(Ls, F[:, :k][:, self.prior > 0].T - W.T @ vb)
-        return np.vstack([vb, ve, F[:, k:].T])
-
-    def solve(self, M: Array) -> Array:
-        """B⁻¹M, for M with a row for each column of the basis."""
-        Lb, W, Ls = self._factors
-        V = self.half(M.T)
-        vb, ve, rest = np.split(V, [len(Lb), len(Lb) + len(Ls)])
-        out = np.empty_like(M)
-        k = len(self.prior)
-        out[:k][self.prior > 0] = xe = _lower(Ls, ve, transposed=True)
-        out[:k][self.prior == 0] = self._identified @ _lower(Lb, vb - W @ xe, transposed=True)
-        out[k:] = rest
-        return out
-
     @property
     def bias_rank(self) -> int:
-        return int(self._identified.shape[1])
+        return int(self._U.shape[1])
+
+    @property
+    def identifies_bias(self) -> bool:
+        return not self.share or self._U.shape[0] == self._U.shape[1]
 
     @property
     def log_det(self) -> float:
         """log |B| over the identified directions."""
-        Lb, _, Ls = self._factors
-        return float(2 * np.log(np.diag(Lb)).sum() + 2 * np.log(np.diag(Ls)).sum())
+        return float(2 * np.log(np.diag(self._Lb)).sum() + 2 * np.log(np.diag(self._Ls)).sum())
 
-    def variance(self, Q: Array) -> Array:
-        """qᵀΣq for every row q, in units of σ²."""
-        V = self.half(Q)
-        return self.share * np.einsum("ij,ij->j", V, V)
+    def half(self, F: Array) -> Array:
+        """V = B^-½Fᵀ, so that VᵀV = FB⁻¹Fᵀ."""
+        vb = _lower(self._Lb, self._U.T @ F[:, self._bias].T)
+        ve = _lower(self._Ls, F[:, : self._size][:, self._rest].T - self._W.T @ vb)
+        return np.vstack([vb, ve, F[:, self._size :].T])
 
-    def observed(self, F: Array, covariance: Array, y: Array) -> Observed:
-        """Given also y = Fθ + noise of that covariance; F may have columns beyond those of the basis."""
-        theta = np.concatenate([self.theta, np.zeros(F.shape[1] - len(self.theta))])
-        V = self.half(F)
-        L = np.linalg.cholesky(covariance + self.share * (V.T @ V))
-        gain = _lower(L, self.share * self.solve(F.T).T).T  # ΣFᵀL⁻ᵀ
-        return Observed(self, theta + gain @ _lower(L, (y - F @ theta)[:, None])[:, 0], gain)
+    def other_half(self, V: Array) -> Array:
+        """B^-½ᵀV, so that with V = half(F) it is B⁻¹Fᵀ."""
+        vb, ve, extra = np.split(V, [len(self._Lb), len(self._Lb) + len(self._Ls)])
+        out = np.empty((self._size + len(extra), V.shape[1]))
+        xe = _lower(self._Ls, ve, transposed=True)
+        out[: self._size][self._rest] = xe
+        out[self._bias] = self._U @ _lower(self._Lb, vb - self._W @ xe, transposed=True)
+        out[self._size :] = extra
+        return out
+
+    def solve(self, M: Array) -> Array:
+        """B⁻¹M, for M with a row for each column of the basis."""
+        return self.other_half(self.half(M.T))
+
+
+def _identified(L: Array) -> Array:
+    """Orthonormal directions of the bias that the data identify, L being its block of αΛ."""
+    size = np.sqrt(np.maximum(np.diag(L), 0.0))
+    if not size.any():
+        return np.empty((len(L), 0))
+    scale = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(L / np.outer(scale, scale))
+    null = vectors[:, values <= 1e-12] / scale[:, None]
+    if not null.shape[1]:
+        return np.eye(len(L))
+    return np.asarray(np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :])
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """A posterior and one client's own examples: Σ − ΣFᵀ(…)⁻¹FΣ, in factors, at O(r²ℓ)."""
+class Posterior:
+    """θ ~ N(θ̂, σ²Σ) with Σ = αB⁻¹, less what one client's own examples tell: Σ − gain gainᵀ."""
 
-    before: Posterior
+    factor: Factor
     theta: Array
-    gain: Array
+    gain: Array | None = None
+
+    @classmethod
+    def of(cls, Lambda: Array, eta: Array, prior: Array, share: float) -> Posterior:
+        factor = Factor(Lambda, prior, share)
+        return cls(factor, share * factor.solve(eta[:, None])[:, 0])
 
     def variance(self, Q: Array) -> Array:
-        return np.maximum(self.before.variance(Q) - ((Q @ self.gain) ** 2).sum(axis=1), 0.0)
+        """qᵀΣq for every row q, in units of σ²."""
+        V = self.factor.half(Q)
+        variance = self.factor.share * np.einsum("ij,ij->j", V, V)
+        if self.gain is None:
+            return variance
+        return np.maximum(variance - ((Q @ self.gain) ** 2).sum(axis=1), 0.0)
+
+    def observed(self, F: Array, covariance: Array, y: Array) -> Posterior:
+        """Given also y = Fθ + noise of that covariance, at O(r²ℓ); F may have columns beyond those of the basis."""
+        theta = np.concatenate([self.theta, np.zeros(F.shape[1] - len(self.theta))])
+        V = self.factor.half(F)
+        L = np.linalg.cholesky(covariance + self.factor.share * (V.T @ V))
+        gain = _lower(L, self.factor.share * self.factor.other_half(V).T).T  # ΣFᵀL⁻ᵀ
+        return Posterior(self.factor, theta + gain @ _lower(L, (y - F @ theta)[:, None])[:, 0], gain)
 
 
 def _lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
@@ -247,15 +270,17 @@ class Evidence:
 
 
 def evidence(
-    total: Information, posterior: Posterior, residual: float, lam: float, sigma2: float | None = None
+    total: Information, factor: Factor, weights: Array, residual: float, lam: float, sigma2: float | None = None
 ) -> Evidence:
-    """Restricted log evidence, σ² profiled unless given; ``residual`` is Σ rʲᵀRʲrʲ with rʲ = yʲ − Fⱼθ̂."""
-    share, d = posterior.share, posterior.bias_rank
-    weights = posterior.theta[posterior.prior > 0]
+    """Restricted log evidence, σ² profiled unless given.
+
+    ``weights`` are θ̂ on the basis, without the bias; ``residual`` is Σ rʲᵀRʲrʲ with rʲ = yʲ − Fⱼθ̂.
+    """
+    share, d = factor.share, factor.bias_rank
     prior = float(weights @ weights) / share if share else 0.0
     Q = prior + residual + total.squares / lam
     free = total.rows - d
-    log_det = posterior.log_det - total.log_det - (d * np.log(share) if d else 0.0)
+    log_det = factor.log_det - total.log_det - (d * np.log(share) if d else 0.0)
     log_det += total.log_noise + (total.rows - total.folded) * np.log(lam)
     if sigma2 is None:
         sigma2 = Q / free if free > 0 else float("nan")

@@ -18,7 +18,7 @@ from motet.arrays import Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import gram
 
-CHUNK = 2**22  # numbers in one temporary of a stack
+CHUNK = 2**18  # numbers in one temporary of a stack: it stays in the cache
 LARGEST = 1e150  # beyond it squares overflow
 
 
@@ -57,7 +57,7 @@ class Folded:
 
 def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     """Fold repeats of an input within a task (the article's section 4.1, case 1, all at once)."""
-    order = np.lexsort((input, task))
+    order = np.argsort(task * (input.max(initial=0) + 1) + input, kind="stable")
     task, input, y, noise = task[order], input[order], y[order], noise[order]
     first = np.flatnonzero(_changes(task) | _changes(input))
     count = np.diff(first, append=len(task))
@@ -153,9 +153,22 @@ def inverse(V: Array, kernel: Kernel) -> tuple[Array, Array]:
             f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
             "or give that task another kernel"
         ) from None
-    half = np.linalg.inv(L)
+    half = inverse_of_lower(L)
     log_det = -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
     return half.swapaxes(-1, -2) @ half, log_det
+
+
+def inverse_of_lower(L: Array) -> Array:
+    """L⁻¹ of a lower triangular matrix or a stack of them; small ones row by row over the whole stack."""
+    size = L.shape[-1]
+    if size > 16:
+        return np.linalg.inv(L)
+    half = np.zeros_like(L)
+    for i in range(size):
+        half[..., i, i] = 1.0 / L[..., i, i]
+        half[..., i, :i] = np.einsum("...k,...kj->...j", L[..., i, :i], half[..., :i, :i])
+        half[..., i, :i] *= -half[..., i, i, None]
+    return half
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +182,6 @@ class Own:
     @classmethod
     def of(cls, X: Array, y: Array, noise: Array) -> Own:
         known: dict[bytes, int] = {}
-        input = match(X, known)
+        input, first = match(X, known)
         folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
-        first = np.unique(input, return_index=True)[1]
         return cls(X[first], folded.y, folded.noise)
