@@ -2,6 +2,7 @@
 
 Each client is one learning task with a few examples; its function is the average of all plus a shift of its own.
 
+    MixedEffectRegressor   fit and predict on tables, as in scikit-learn
     Model       what is learned: two kernels, their shares α and 1−α, the noise λ, a bias, a basis
     Catalogue   a public list of named inputs, for models that have one
     Engine      takes examples of many tasks as they come, forgets exactly, and discloses their sum
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from motet.engine import Engine
     from motet.errors import MotetError
     from motet.model import Model
+    from motet.regressor import MixedEffectRegressor
 
 __version__ = "0.1.0"
 
@@ -35,6 +37,7 @@ __all__ = [
     "Estimate",
     "Features",
     "Landmarks",
+    "MixedEffectRegressor",
     "Model",
     "MotetError",
 ]
@@ -48,6 +51,7 @@ _HOME = {
     "Estimate": "disclosed",
     "Features": "basis",
     "Landmarks": "basis",
+    "MixedEffectRegressor": "regressor",
     "Model": "model",
     "MotetError": "errors",
 }

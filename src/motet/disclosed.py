@@ -102,15 +102,15 @@ class Disclosed:
 
     # --- estimates ---
 
-    def average(self, X: Any, return_std: bool = False) -> Any:
-        """The average task f̄ at some inputs, and its standard deviation if wanted."""
+    def average(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
+        """The average task f̄ at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self._rows(X)
         F = self.basis.columns(X)
         mean = F @ self.theta
         if not return_std:
             return mean
         residual = self.basis.residual(X, F[:, : self.basis.rank])
-        return mean, self._std(self.posterior.variance(F) + self.model.common_share * residual)
+        return mean, self.std(self.posterior.variance(F) + self.model.common_share * residual, observation)
 
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
@@ -164,10 +164,11 @@ class Disclosed:
     def _covariance(self, own: Own, kernel: Kernel) -> Array:
         return covariance(own.X, own.noise, kernel, self.model.individual_share, self.model.lam)
 
-    def _std(self, variance: Array) -> Array:
+    def std(self, variance: Array, observation: bool = False) -> Array:
+        """Standard deviations from variances in units of σ²; those of an observation have λ more."""
         if self.sigma2 is None or math.isnan(self.sigma2):
             raise InvalidData("too few examples to estimate σ²: learn more, or give the model a sigma2")
-        return np.sqrt(self.sigma2 * np.maximum(variance, 0.0))
+        return np.sqrt(self.sigma2 * (np.maximum(variance, 0.0) + observation * self.model.lam))
 
     # --- the file ---
 
@@ -258,9 +259,7 @@ class Estimate:
         if not return_std:
             return mean
         variance = self._posterior.variance(F - k @ self._R @ self._F) + self._unshared(X, F, k)
-        if observation:
-            variance = variance + self.release.model.lam
-        return mean, self.release._std(variance)
+        return mean, self.release.std(variance, observation)
 
     def _unshared(self, X: Array, F: Array, k: Array) -> Array:
         """The variance of the shift given the average, and of what the basis does not see."""

@@ -21,6 +21,7 @@ from motet.examples import Examples
 from motet.information import Evidence, Information, Posterior, evidence, residual_quadratic
 from motet.kernels import check_dimension
 from motet.model import Model
+from motet.predictions import predict
 from motet.task import Batch, Own, batches, fold, outputs
 
 LARGEST_GROWING = 20_000
@@ -143,6 +144,23 @@ class Engine:
             for k in np.flatnonzero(batch.task == number):
                 return Own(inputs[batch.h[k]], batch.y[k], batch.noise[k])
         return Own(inputs[:0], np.empty(0), np.empty(0))
+
+    @property
+    def inputs(self) -> Array:
+        """The unique inputs of all tasks."""
+        self._folded()
+        return self._examples.inputs[self._examples.used]
+
+    def predict_many(
+        self, tasks: Sequence[Hashable] | Array, X: Any, return_std: bool = False, observation: bool = False
+    ) -> Any:
+        """Every row's own task at its input; a label without examples, or None, is a new individual."""
+        last = self._folded()
+        X = self.model.rows(X, self._examples.dimension)
+        task = self._examples.numbers(tasks)
+        parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
+        mean, variance = predict(last.release, parts, self._examples.inputs, task, X, return_std)
+        return (mean, last.release.std(variance, observation)) if return_std else mean
 
     # --- folding ---
 

@@ -79,6 +79,19 @@ class Examples:
     def number(self, label: Hashable) -> int:
         return self._numbers[label]
 
+    def numbers(self, labels: Iterable[Hashable] | Array) -> Index:
+        """The numbers of many labels; −1 for one that is not held."""
+        found = self._numbers
+        listed = labels.tolist() if isinstance(labels, np.ndarray) else labels
+        number = np.array([found.get(label, -1) for label in listed], dtype=np.intp)
+        number[self._count.values[number] == 0] = -1
+        return number
+
+    @property
+    def used(self) -> Index:
+        """The numbers of the inputs that some task has."""
+        return np.unique(self._input.values[self._alive.values])
+
     # --- what changes them ---
 
     def append(self, labels: Iterable[Hashable] | Array, X: Array, y: Array, noise: Array) -> None:

@@ -1,0 +1,255 @@
+"""The scikit-learn estimator: ``fit``, ``predict``, ``partial_fit`` and ``forget`` on arrays and data frames.
+
+It is an ``Engine`` behind scikit-learn's manners. Rows say which task they belong to by the argument ``task`` (routed
+metadata) or in a column of a data frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.gaussian_process.kernels import Kernel
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from motet.arrays import Array, Index
+from motet.basis import BasisSpec, Bias
+from motet.disclosed import Disclosed
+from motet.engine import Engine
+from motet.errors import EmptyData, InvalidData, WrongDimension
+from motet.kernels import from_spec
+from motet.model import Model
+
+ONE_TASK = "all rows"
+
+
+@dataclass(frozen=True)
+class Components:
+    """Where the variance of an observation comes from, on average over the inputs learned."""
+
+    average: float
+    individual: float
+    noise: float
+
+    def __str__(self) -> str:
+        total = self.average + self.individual + self.noise
+        lines = [f"{'component':<12}{'variance':>12}{'std':>12}{'share':>9}"]
+        for name in ("average", "individual", "noise"):
+            value = getattr(self, name)
+            lines.append(f"{name:<12}{value:>12.4g}{value**0.5:>12.4g}{value / total if total else 0.0:>9.1%}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Each task's function is the average of all plus a shift of its own.
+
+    Parameters
+    ----------
+    common, individual
+        Kernels of the average and of the shifts: objects of scikit-learn or ``motet.kernels``, or names of the closed
+        list such as ``"rbf"``. ``common=None`` leaves the bias alone as the average: with a linear ``individual`` this
+        is a linear mixed model.
+    alpha
+        Share of the common kernel, in [0, 1]: 0 learns tasks separately, 1 pools them.
+    lam
+        Noise variance, relative to the kernels'.
+    bias
+        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised.
+    basis
+        None, ``Landmarks``, ``Eigen`` or ``Features``; None grows with the inputs and is exact.
+    sigma2
+        Scale of all variances; estimated where None.
+    task
+        The column of a data frame that says which task a row belongs to.
+    """
+
+    # What metadata routing passes on unless told otherwise.
+    __metadata_request__fit = {"task": True}  # noqa: RUF012
+    __metadata_request__partial_fit = {"task": True}  # noqa: RUF012
+    __metadata_request__predict = {"task": True}  # noqa: RUF012
+    __metadata_request__score = {"task": True}  # noqa: RUF012
+
+    engine_: Engine
+    single_task_: bool
+
+    def __init__(
+        self,
+        common: Kernel | str | None = "rbf",
+        individual: Kernel | str = "dot_product",
+        alpha: float = 0.1,
+        lam: float = 1e-3,
+        bias: Bias = "constant",
+        basis: BasisSpec | None = None,
+        sigma2: float | None = None,
+        task: Hashable = None,
+    ) -> None:
+        self.common = common
+        self.individual = individual
+        self.alpha = alpha
+        self.lam = lam
+        self.bias = bias
+        self.basis = basis
+        self.sigma2 = sigma2
+        self.task = task
+
+    # --- learning ---
+
+    def fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
+        """Learn from scratch. Without tasks all rows are one task; rows of weight 0 are left out."""
+        return self._learn(X, y, task, sample_weight, reset=True)
+
+    def partial_fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
+        """Learn more rows, exactly: as if all had been fitted at once."""
+        return self._learn(X, y, task, sample_weight, reset=not hasattr(self, "engine_"))
+
+    def forget(self, task: Hashable) -> MixedEffectRegressor:
+        """Forget a task, exactly: as if it had never been fitted."""
+        check_is_fitted(self)
+        self.engine_.forget(task)
+        return self
+
+    def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool) -> MixedEffectRegressor:
+        X, task = self._split(X, task)
+        if y is None:
+            raise InvalidData("fit requires y to be passed, but the target y is None")
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        y = column_or_1d(y, warn=True).astype(np.float64)
+        labels = _labels(task, len(X))
+        if labels is not None and (missing := _missing(labels)).any():
+            raise InvalidData(f"every row needs a task label to learn from; row {int(np.argmax(missing))} has none")
+        if not reset and (labels is None) != self.single_task_:
+            raise InvalidData("fitted with tasks and without: give task every time or never")
+        noise, kept = _noise(sample_weight, len(X))
+        engine = Engine(self._model()) if reset else self.engine_
+        named: Any = [ONE_TASK] * len(X) if labels is None else labels
+        if not kept.all():
+            X, y, noise, named = X[kept], y[kept], noise[kept], [named[i] for i in np.flatnonzero(kept)]
+        engine.learn_many(named, X, y, noise)
+        if reset:
+            engine.disclose()  # whatever is wrong with the model shows here
+        self.engine_, self.single_task_ = engine, labels is None
+        return self
+
+    def _model(self) -> Model:
+        kernels = (from_spec({"kernel": k}) if isinstance(k, str) else k for k in (self.common, self.individual))
+        common, individual = (clone(k) if isinstance(k, Kernel) else k for k in kernels)
+        return Model(common, individual, self.alpha, self.lam, self.bias, self.basis, self.sigma2)
+
+    # --- what was learned ---
+
+    @property
+    def disclosed_(self) -> Disclosed:
+        """The release: the same object that a server publishes."""
+        check_is_fitted(self)
+        return self.engine_.disclose()
+
+    @property
+    def sigma2_(self) -> float:
+        """The scale of all variances, estimated or given."""
+        check_is_fitted(self)
+        return self.engine_.evidence().sigma2
+
+    @property
+    def log_evidence_(self) -> float:
+        """The restricted log evidence."""
+        check_is_fitted(self)
+        return self.engine_.evidence().log_evidence
+
+    @property
+    def tasks_(self) -> list[Hashable]:
+        """The labels of all tasks learned."""
+        check_is_fitted(self)
+        return self.engine_.tasks
+
+    @property
+    def components_(self) -> Components:
+        """Variance components: average, individual and noise (of an observation of weight 1)."""
+        model, X = self.engine_.model, self.engine_.inputs
+        common = 0.0 if model.common is None else model.common_share * float(np.mean(model.common.diag(X)))
+        individual = model.individual_share * float(np.mean(model.individual.diag(X)))
+        return Components(*(float(self.sigma2_) * part for part in (common, individual, model.lam)))
+
+    # --- prediction ---
+
+    def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
+        """Each row's own task at its input; without tasks the average function.
+
+        A label never learned, or a missing one, is a new individual: the average, with the full individual variance.
+        ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation.
+        """
+        check_is_fitted(self)
+        X, task = self._split(X, task)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        labels = _labels(task, len(X))
+        if self.single_task_:
+            if labels is not None:
+                raise InvalidData("fitted without tasks, so predict takes none")
+            labels = np.full(len(X), ONE_TASK)
+        if labels is None:
+            return self.disclosed_.average(X, return_std, observation)
+        return self.engine_.predict_many(labels, X, return_std, observation)
+
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+        """R² of the predictions for each row's own task."""
+        return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
+
+    def _split(self, X: Any, task: Any) -> tuple[Any, Any]:
+        """The inputs without the task column, and the tasks."""
+        if self.task is None:
+            return X, task
+        if task is not None:
+            raise InvalidData(f"tasks are in the column {self.task!r} already: leave task= out")
+        columns = list(getattr(X, "columns", []))
+        if self.task in columns:
+            return X[[c for c in columns if c != self.task]], X[self.task]
+        if hasattr(self, "engine_") and columns:
+            return X, None
+        raise InvalidData(f"expected a data frame with a column {self.task!r} of tasks, got {type(X).__name__}")
+
+
+def _labels(task: Any, n: int) -> Any:
+    """Labels as a list or array, one for each row; None where there are none."""
+    if task is None:
+        return None
+    if hasattr(task, "to_numpy"):
+        task = task.to_numpy()
+    if not isinstance(task, (list, tuple, np.ndarray)) or np.ndim(task) == 0 or len(task) != n:
+        length = len(task) if hasattr(task, "__len__") else "no"
+        raise WrongDimension(f"task must hold {n} labels, one for each row, got {length}")
+    return task
+
+
+def _missing(labels: Any) -> Index:
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iuUSb":
+        return np.zeros(len(labels), dtype=bool)
+    return np.array([_is_missing(label) for label in labels], dtype=bool)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # NaN
+    except TypeError:  # a frame's own NA
+        return True
+
+
+def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
+    """Noise variances 1/weight, and which rows are kept."""
+    if sample_weight is None:
+        return np.ones(n), np.ones(n, dtype=bool)
+    weight = np.asarray(sample_weight, dtype=float)
+    weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
+    if weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all():
+        raise InvalidData(f"sample_weight must hold {n} finite numbers, none negative; shape {weight.shape} came")
+    if not weight.any():
+        raise EmptyData("every sample_weight is zero: nothing to learn")
+    with np.errstate(divide="ignore"):
+        return 1.0 / weight, weight > 0
+
+
+__all__ = ["Components", "MixedEffectRegressor"]
