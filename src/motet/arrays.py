@@ -13,6 +13,8 @@ from motet.errors import InvalidData
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
 
+FEW = 100  # rows that are looked up one by one
+
 
 def numbers(values: Any, what: str) -> Array:
     """The values as floats, or a refusal that says what they are."""
@@ -24,25 +26,50 @@ def numbers(values: Any, what: str) -> Array:
 
 def match(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:
     """Number every row by its exact value among the ``known`` ones; tell which rows are new, in their order."""
-    X = np.ascontiguousarray(X)
-    first, same_as = distinct(X) if len(X) > 100 else (np.arange(len(X)), None)
+    if len(X) > FEW:
+        first, same_as = distinct(X)
+        number, new = _look_up(X[first], known)
+        return number[same_as], first[new]
+    return _look_up(X, known)
+
+
+def _look_up(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:
     before = len(known)
-    rows: list[Any] = X[first].view(np.dtype((np.void, X.shape[1] * X.itemsize))).ravel().tolist()
-    number = np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.intp)
+    number = np.array([known.setdefault(row, len(known)) for row in as_bytes(X)], dtype=np.intp)
     new, at = np.unique(number, return_index=True)
-    return number if same_as is None else number[same_as], first[at[new >= before]]
+    return number, at[new >= before]
+
+
+def as_bytes(X: Array) -> list[bytes]:
+    """Every row as bytes: equal where the numbers are (so −0.0 is 0.0)."""
+    rows: list[Any] = (X + 0.0).view(np.dtype((np.void, X.shape[1] * X.itemsize))).ravel().tolist()
+    return rows
 
 
 def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
-    words = X.view(np.uint64)
-    mixed = (words ^ (words >> np.uint64(32))) * _multipliers(X.shape[1])
-    _, same_as = np.unique((mixed ^ (mixed >> np.uint64(29))).sum(axis=1), return_inverse=True)
-    first = np.empty(same_as.max(initial=-1) + 1, dtype=np.intp)
+    hashes = np.concatenate([_hash(part) for part in _pieces(X)])
+    _, same_as = np.unique(hashes, return_inverse=True)
+    first = np.empty(same_as.max() + 1, dtype=np.intp)
     first[same_as] = np.arange(len(X))
-    if np.array_equal(X[first[same_as]], X):
+    if all(np.array_equal(X[first[i]], x) for i, x in zip(_pieces(same_as, X.shape[1]), _pieces(X))):
         return first, same_as
-    return np.arange(len(X)), np.arange(len(X))  # two rows share a hash: let the caller tell all apart
+    same_as, first = _look_up(X, {})  # two different rows share a hash
+    return first, same_as
+
+
+def _hash(X: Array) -> NDArray[np.uint64]:
+    words = (X + 0.0).view(np.uint64)
+    words ^= words >> np.uint64(32)  # the low bits of round numbers are zeros
+    words *= _multipliers(X.shape[1])
+    words ^= words >> np.uint64(29)
+    return words.sum(axis=1)
+
+
+def _pieces(a: Array, columns: int | None = None) -> list[Array]:
+    """Runs of rows that fit the cache."""
+    step = max(1, 2**15 // (a.shape[1] if columns is None else columns))
+    return [a[begin : begin + step] for begin in range(0, len(a), step)]
 
 
 @lru_cache

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import Array, Index, match
+from motet.arrays import Array, Index, as_bytes, distinct, match
 from motet.errors import InvalidData
 
 
@@ -43,7 +43,7 @@ class Examples:
     def __init__(self) -> None:
         self.dimension: int | None = None
         self._numbers: dict[Hashable, int] = {}
-        self._known: dict[bytes, int] = {}
+        self._known: dict[bytes, int] | None = {}  # inputs by value; None until someone looks one up
         self._inputs: Column
         self._task, self._input = Column(np.empty(0, dtype=np.intp)), Column(np.empty(0, dtype=np.intp))
         self._y, self._noise = Column(np.empty(0)), Column(np.empty(0))
@@ -96,13 +96,28 @@ class Examples:
 
     def append(self, labels: Iterable[Hashable] | Array, X: Array, y: Array, noise: Array) -> None:
         task = self._number(labels)
-        input, new = match(X, self._known)
-        self._inputs.extend(X[new])
+        input = self._match(X)
         for column, values in zip((self._task, self._input, self._y, self._noise), (task, input, y, noise)):
             column.extend(values)
         self._alive.extend(np.ones(len(y), dtype=bool))
         self._count.values[:] += np.bincount(task, minlength=len(self._numbers))
         self._changed.values[task] = True
+
+    def _match(self, X: Array) -> Index:
+        """Number the rows of X, and keep those that are new."""
+        if len(self.inputs):
+            input, new = match(X, self.known)
+        else:
+            new, input = distinct(X)
+            self._known = None
+        self._inputs.extend(X[new] + 0.0)
+        return input
+
+    @property
+    def known(self) -> dict[bytes, int]:
+        if self._known is None:
+            self._known = {row: number for number, row in enumerate(as_bytes(self.inputs))}
+        return self._known
 
     def _number(self, labels: Iterable[Hashable] | Array) -> Index:
         same_as: Index | slice = slice(None)
@@ -123,7 +138,7 @@ class Examples:
     def remove(self, label: Hashable, x: Array, y: float, noise: float) -> bool:
         """Take back one row equal to this triple; False where there is none."""
         rows = self._rows_of(self._numbers[label])
-        input = self._known.get(x.tobytes(), -1)
+        input = self.known.get(as_bytes(x[None])[0], -1)
         same = (self._input.values[rows] == input) & (self._y.values[rows] == y) & (self._noise.values[rows] == noise)
         if not same.any():
             return False
@@ -172,9 +187,9 @@ class Examples:
         if 2 * len(alive) >= len(self._alive.values):
             return None
         task, input = self._task.values[alive], self._input.values[alive]
-        task_to, input_to = _renumbered(task, len(self._numbers)), _renumbered(input, len(self._known))
+        task_to, input_to = _renumbered(task, len(self._numbers)), _renumbered(input, len(self.inputs))
         self._numbers = {label: int(task_to[k]) for label, k in self._numbers.items() if task_to[k] >= 0}
-        self._known = {row: int(input_to[k]) for row, k in self._known.items() if input_to[k] >= 0}
+        self._known = None
         self._inputs = Column(self.inputs[input_to >= 0])
         self._task, self._input = Column(task_to[task]), Column(input_to[input])
         self._y, self._noise = Column(self._y.values[alive]), Column(self._noise.values[alive])

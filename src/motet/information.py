@@ -41,7 +41,7 @@ class Information:
         n = len(inputs)
         G, g, tasks = np.zeros(n * n), np.zeros(n), np.zeros(n, dtype=np.intp)
         for batch in batches:
-            for part in _parts(batch, batch.h.shape[1] ** 2):
+            for part in _parts(batch, batch.h.shape[1] ** 2, at_least=n * n):
                 at = part.h[:, :, None] * n + part.h[:, None, :]
                 G += np.bincount(at.ravel(), part.R.ravel(), minlength=n * n)
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
@@ -86,7 +86,7 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
     """FᵀGF where F's first ``r`` columns are lower triangular over its first ``r`` rows: a quarter of the work."""
     L, rest, psi = F[:r, :r], F[r:, :r], F[:, r:]
     out = np.empty((F.shape[1], F.shape[1]))
-    out[:r, :r] = _symmetric(dsygst(G[:r, :r], L, itype=2, lower=1)[0]) if r else 0.0
+    out[:r, :r] = _symmetric(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else 0.0
     if r and len(rest):
         cross = rest.T @ (G[r:, :r] @ L + 0.5 * (G[r:, r:] @ rest))
         out[:r, :r] += cross + cross.T
@@ -99,10 +99,7 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
 
 def _symmetric(lower: Array) -> Array:
     """The whole of a symmetric matrix from its lower triangle."""
-    lower = np.tril(lower)
-    whole = lower + lower.T
-    whole[np.diag_indices_from(whole)] /= 2
-    return whole
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 _NUMBERS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")
@@ -119,9 +116,9 @@ def _numbers(batches: Iterable[Batch]) -> dict[str, Any]:
     }
 
 
-def _parts(batch: Batch, numbers: int) -> Iterable[Batch]:
+def _parts(batch: Batch, numbers: int, at_least: int = 0) -> Iterable[Batch]:
     """The batch in pieces whose temporaries, of ``numbers`` a task, stay small."""
-    step = max(1, CHUNK // max(1, numbers))
+    step = max(1, max(CHUNK, at_least) // max(1, numbers))
     if step >= len(batch.task):
         return [batch]
     return (batch.take(slice(begin, begin + step)) for begin in range(0, len(batch.task), step))

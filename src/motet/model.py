@@ -96,7 +96,7 @@ class Model:
             self.basis.build(self.common, p)
 
     def rows(self, X: Any, p: int | None = None) -> Array:
-        """Inputs as a table of finite numbers: names are looked up, −0.0 becomes 0.0."""
+        """Inputs as a table of finite numbers; names are looked up."""
         if _are_names(X):
             if self.catalogue is None:
                 raise InvalidData(f"this model has no catalogue, so inputs are numbers, not names such as {X!r:.40}")
@@ -110,9 +110,12 @@ class Model:
             raise WrongDimension(f"inputs must have {p} columns, got {array.shape[1]}")
         if not array.shape[1]:
             raise EmptyData("inputs must have at least one column")
-        if not np.isfinite(array).all():
+        # A sum is finite only where all are; it may overflow where all are finite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            suspect = not np.isfinite(array.sum())
+        if suspect and not np.isfinite(array).all():
             raise NotFinite(f"inputs must be finite; row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not")
-        return array + 0.0
+        return np.ascontiguousarray(array)
 
     def fixed_basis(self, p: int) -> Basis | None:
         """The basis, where it does not depend on the inputs seen."""

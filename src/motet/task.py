@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class Batch:
     squares: Array
     log_noise: Array
 
-    @property
+    @cached_property
     def Ry(self) -> Array:
         return np.asarray((self.R @ self.y[:, :, None])[:, :, 0])
 
@@ -129,7 +130,7 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks."""
     m, size = h.shape
     R, log_det = np.empty((m, size, size)), np.empty(m)
-    step = max(1, CHUNK // (size * size * X.shape[1] + 1))
+    step = max(1, CHUNK // (size * (size + X.shape[1])))
     for begin in range(0, m, step):
         part = slice(begin, begin + step)
         R[part], log_det[part] = inverse(covariance(X[h[part]], noise[part], kernel, share, lam), kernel)
@@ -184,4 +185,4 @@ class Own:
         known: dict[bytes, int] = {}
         input, first = match(X, known)
         folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
-        return cls(X[first], folded.y, folded.noise)
+        return cls(X[first] + 0.0, folded.y, folded.noise)
