@@ -95,9 +95,11 @@ def test_bias_columns() -> None:
         (lambda: Landmarks([]), EmptyData, "table of points"),
         (lambda: Landmarks([1.0, 2.0]), EmptyData, "table of points"),
         (lambda: Landmarks([[float("nan")]]), NotFinite, "finite points"),
-        (lambda: Landmarks([["noon"]]), InvalidData, "points must be numbers"),
+        (lambda: Landmarks([["noon"]]), InvalidData, "points must be real numbers"),
         (lambda: Eigen(X, 0), InvalidModel, "rank from 1 to 30"),
         (lambda: Eigen(X, 31), InvalidModel, "rank from 1 to 30"),
+        (lambda: Eigen(X, 1.5), InvalidModel, "rank from 1 to 30"),  # type: ignore[arg-type]
+        (lambda: Eigen(X, "1"), InvalidModel, "rank from 1 to 30"),  # type: ignore[arg-type]
         (lambda: fixed(Features(), RBF(1.0)), InvalidModel, "use Landmarks"),
         (lambda: fixed(Landmarks(X), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),
         (lambda: fixed(Eigen(X, 3), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),

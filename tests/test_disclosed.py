@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,17 @@ from hypothesis import strategies as st
 
 from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model
 from motet.disclosed import TENSORS
-from motet.errors import InvalidData, InvalidRelease, NotFinite, WrongDimension
-from motet.kernels import RBF, DotProduct, Identity
+from motet.errors import (
+    InvalidData,
+    InvalidRelease,
+    MotetError,
+    NotFinite,
+    NotPositiveDefinite,
+    UnknownName,
+    WrongDimension,
+)
+from motet.files import pack
+from motet.kernels import RBF, DotProduct, ExpSineSquared, Identity
 from tests.streams import CASES, engine_of, probes, problem
 from tests.test_engine import GRID, Triple, learned, triples
 
@@ -67,7 +77,7 @@ def test_the_file_is_what_the_docs_say() -> None:
     assert {a.dtype for a in tensors.values()} == {np.dtype("float64")}
     size = int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
-    assert set(header) == {"format", "version", "policy", "sigma2", "noise_scale", "catalogue", "model"}
+    assert set(header) == {"format", "sha256", "version", "policy", "sigma2", "noise_scale", "catalogue", "model"}
     assert header["catalogue"] == ITEMS.digest
 
 
@@ -90,13 +100,65 @@ def test_a_foreign_file_is_refused(data: bytes) -> None:
 
 def test_a_damaged_release_is_refused() -> None:
     release = release_of("growing")
-    for broken in (replace(release, theta=release.theta[:-1]), replace(release, eta=release.eta * np.nan)):
-        with pytest.raises(InvalidRelease, match="do not fit each other, or are not finite"):
-            Disclosed.from_bytes(broken.to_bytes())
+    n = len(release.theta)
+    damages: list[tuple[dict[str, Any], str]] = [
+        ({"theta": release.theta[:-1]}, "sums that fit the basis"),
+        ({"eta": release.eta * np.nan}, "not finite"),
+        ({"Lambda": release.Lambda + np.arange(n)}, "symmetric"),
+        ({"A": release.A[:, :-1]}, "features that fit the landmarks"),
+        ({"landmarks": release.landmarks[0]}, "tables of landmarks"),
+        ({"redundant": np.zeros((1, 7))}, "inputs of one dimension"),
+        ({"version": -1}, "a version"),
+        ({"version": "one"}, "a version"),
+        ({"policy": "open"}, "a policy"),
+        ({"sigma2": -1.0}, "sigma2 as a number"),
+        ({"noise_scale": "loud"}, "noise_scale as a number"),
+    ]
+    for damage, message in damages:
+        arrays = {name: value for name, value in damage.items() if name in TENSORS}
+        settings = {name: value for name, value in damage.items() if name not in TENSORS}
+        broken = pack(release._header | settings, release._tensors | arrays)
+        with pytest.raises(InvalidRelease, match=message):
+            Disclosed.from_bytes(broken)
+    other = pack(release._header | {"catalogue": "0" * 64}, release._tensors)
+    with pytest.raises(InvalidRelease, match="another catalogue"):
+        Disclosed.from_bytes(other)
+    with pytest.raises(InvalidRelease, match="expected the arrays"):
+        Disclosed.from_bytes(pack(release._header, {"A": release.A}))
     with pytest.raises(InvalidRelease, match="format 9"):
         Disclosed.from_bytes(release.to_bytes().replace(b'\\"format\\": 1', b'\\"format\\": 9'))
     with pytest.raises(InvalidRelease, match="negative direction"):
         replace(release, Lambda=-1e6 * np.eye(len(release.eta))).estimate([[0.0, 0.0, 0.0]], [1.0])
+
+
+def test_no_flipped_bit_goes_unnoticed() -> None:
+    data = release_of("growing").to_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.integers(len(data), size=300):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        try:
+            again = Disclosed.from_bytes(bytes(damaged))
+        except MotetError:
+            continue
+        assert again.to_bytes() == data  # white space of the header
+
+
+def test_a_release_cannot_be_written_to() -> None:
+    """Nor can anything else that the engine gives out change it."""
+    engine = Engine(MODELS["landmarks"])
+    engine.learn_many(["u", "u", "v"], ITEMS.rows, [1.0, 2.0, 3.0])
+    release = engine.disclose()
+    for tensor in TENSORS:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(release, tensor)[:] = 7.0
+    engine.learn("u", ITEMS.rows[2], 9.0)
+    before = engine.coefficients("u", release).a.copy()
+    c = engine.coefficients("u", release)
+    assert c.released is not None
+    for array in (c.inputs, c.y, c.noise, c.a, c.released.X, c.released.y, c.released.noise):
+        array[:] = 99.0
+    np.testing.assert_array_equal(engine.coefficients("u", release).a, before)
 
 
 def test_a_passive_client_with_a_kernel_of_its_own_and_inputs_never_seen() -> None:
@@ -142,6 +204,18 @@ def test_a_clients_own_bad_data_is_refused() -> None:
         release.estimate([[1.0, 2.0, 3.0]], [float("nan")])
     with pytest.raises(WrongDimension, match="expected 1 outputs"):
         release.estimate([[1.0, 2.0, 3.0]], [1.0, 2.0])
+    with pytest.raises(WrongDimension, match="3 columns"):
+        release.estimate([[1.0, 2.0, 3.0]], [1.0], individual=RBF([1.0, 2.0]))
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    with pytest.raises(NotPositiveDefinite, match="another kernel"):
+        release.estimate(X, X[:, 0], 1e-9, individual=ExpSineSquared(0.3, 0.5))
+    with pytest.raises(InvalidData, match="whole number from 0, got -1"):
+        release.estimate(X, X[:, 0]).top(-1)
+    eigen = release_of("eigen").estimate(["a"], [1.0])
+    assert eigen.top(5, exclude="a") == ["c", "b"]
+    for row in ([7.0, 1.0, 0.1], [0.5, 1.0, 0.1], [0.0, 1.0, 0.2]):
+        with pytest.raises(UnknownName, match="has no name"):
+            eigen.top(1, among=[row])
 
 
 def test_article_coefficients_of_features_basis() -> None:

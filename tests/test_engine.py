@@ -167,6 +167,59 @@ def test_forgotten_and_back_before_the_next_release() -> None:
     np.testing.assert_allclose(estimate.predict(X), expected, rtol=0, atol=1e-8 * np.abs(p.y).max())
 
 
+def test_what_was_taken_back_leaves_no_trace_in_the_bias() -> None:
+    """Also where nobody else identifies the direction that it did."""
+    engine = Engine(Model(RBF(1.0), DotProduct(0.5), 0.3, 0.1, "linear", sigma2=1.0))
+    engine.learn("other", [0.0], 1.0)
+    engine.learn("me", [1.0], 50.0)
+    release = engine.disclose()
+    engine.unlearn("me", [1.0], 50.0)
+    engine.learn("me", [0.0], 1.0)
+    found = release.active_estimate(engine.coefficients("me", release)).predict([[0.0], [1.0], [2.0]])
+    fresh = engine.disclose().active_estimate(engine.coefficients("me")).predict([[0.0], [1.0], [2.0]])
+    np.testing.assert_allclose(found, fresh, rtol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e8])
+def test_a_linear_bias_far_from_zero_keeps_its_digits(offset: float) -> None:
+    """Unix times, years, identifiers: as if counted from elsewhere."""
+    rng = np.random.default_rng(0)
+    x, task = np.round(rng.normal(size=40), 3), rng.integers(5, size=40)  # exact after the offset, but for rounding
+    y = 3 + 2 * x + 0.1 * rng.normal(size=40)
+    model = Model(RBF(1.0), RBF(0.7), 0.5, 0.1, "linear")
+    near, far = Engine(model), Engine(model)
+    near.learn_many(task, (x + offset - offset)[:, None], y)
+    far.learn_many(task, (x + offset)[:, None], y)
+    np.testing.assert_allclose(far.disclose().average([[offset]]), near.disclose().average([[0.0]]), rtol=1e-7)
+    assert far.evidence().log_evidence == pytest.approx(near.evidence().log_evidence, rel=1e-7)
+
+
+def test_another_engines_release_is_told_apart() -> None:
+    a, b = learned([("a", 0.0, 1.0, 1.0)]), learned([("a", 0.0, 2.0, 1.0)])
+    with pytest.raises(StaleRelease, match="not this engine's latest"):
+        a.coefficients("a", b.disclose())
+    with pytest.raises(StaleRelease, match="another release"):
+        b.disclose().active_estimate(a.coefficients("a"))
+
+
+def test_a_model_keeps_its_own_kernels() -> None:
+    kernel = RBF(np.array([1.0]))
+    model = Model(kernel, DotProduct(0.5), 0.3, 0.1)
+    kernel.length_scale[0] = 9.0
+    assert model.common == RBF([1.0])
+
+
+def test_dates_are_labels_and_nothing_is_none() -> None:
+    days = np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]")
+    engine = Engine(MODEL)
+    engine.learn_many(days, [[0.0], [1.0]], [1.0, 2.0])
+    engine.forget(days[0])
+    assert engine.tasks == [days[1]]
+    for label in (None, float("nan"), np.nan):
+        with pytest.raises(InvalidData, match="equals itself"):
+            engine.learn(label, [0.0], 1.0)
+
+
 def test_releases_are_lazy_and_numbered() -> None:
     engine = learned([("a", 0.0, 1.0, 1.0)])
     first = engine.disclose()
@@ -176,7 +229,7 @@ def test_releases_are_lazy_and_numbered() -> None:
     assert (first.version, second.version) == (1, 2)
     with pytest.raises(StaleRelease, match="latest"):
         engine.coefficients("a", first)
-    with pytest.raises(StaleRelease, match="fetch both"):
+    with pytest.raises(StaleRelease, match="another release than 1: fetch both again"):
         first.active_estimate(engine.coefficients("a"))
 
 
@@ -234,12 +287,20 @@ REFUSED: dict[str, tuple[Callable[[Engine], Any], type[Exception], str]] = {
         lambda e: e.learn_many(["a", "new", "b"], [[0.0], [9.0], [1.0]], [1.0, float("nan"), 2.0]), NotFinite, "row 1"),
     "unhashable in a batch": (
         lambda e: e.learn_many(["a", ["b"]], [[0.0], [9.0]], [1.0, 2.0]), InvalidData, "hashable"),  # type: ignore[list-item]
+    "no list of labels": (lambda e: e.learn_many(None, [[0.0]], [1.0]), WrongDimension, "a list of 1"),  # type: ignore[arg-type]
+    "a string of labels": (lambda e: e.learn_many("ab", [[0.0], [1.0]], [1.0, 2.0]), WrongDimension, "a list of 2"),
+    "a number beyond floats": (lambda e: e.learn("a", [10**400], 1.0), InvalidData, "real numbers"),
+    "a huge input": (lambda e: e.learn("a", [1e200], 1.0), NotFinite, "below 1e\\+150"),
+    "a complex output": (lambda e: e.learn("a", [0.0], 1j), InvalidData, "real numbers"),  # type: ignore[arg-type]
+    "masked inputs": (
+        lambda e: e.learn_many(["a"], np.ma.masked_array([[1.0]], [[True]]), [1.0]), InvalidData, "real numbers"),
+    "forget an unhashable task": (lambda e: e.forget(["a"]), InvalidData, "hashable"),  # type: ignore[arg-type]
     "unknown task": (lambda e: e.unlearn("nobody", [0.0], 1.0), UnknownTask, "'nobody'"),
     "forget unknown task": (lambda e: e.forget("nobody"), UnknownTask, "'nobody'"),
     "unknown example": (lambda e: e.unlearn("a", [0.0], 77.0), UnknownExample, "y=77.0"),
     "unknown input": (lambda e: e.unlearn("a", [7.0], 1.0), UnknownExample, "x="),
     "a name without catalogue": (lambda e: e.learn("a", "Madonna", 1.0), InvalidData, "no catalogue"),
-    "text for a number": (lambda e: e.learn("a", [0.0], "much"), InvalidData, "numbers"),  # type: ignore[arg-type]
+    "text for a number": (lambda e: e.learn("a", [0.0], "much"), InvalidData, "real numbers"),  # type: ignore[arg-type]
     "coefficients of nobody": (lambda e: e.coefficients("nobody"), UnknownTask, "'nobody'"),
 }  # fmt: skip
 
@@ -291,12 +352,24 @@ def test_nothing_known_yet() -> None:
         Engine(MODEL).disclose()
 
 
-def test_a_growing_basis_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motet.engine.LARGEST_GROWING", 3)
+def test_what_would_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.engine.LARGEST", 3)
     engine = Engine(MODEL)
-    engine.learn_many(["a"] * 4, [[0.0], [1.0], [2.0], [3.0]], [0.0] * 4)
-    with pytest.raises(InvalidModel, match="Landmarks"):
+    engine.learn_many(["a", "a", "b", "b"], [[0.0], [1.0], [2.0], [3.0]], [0.0] * 4)
+    with pytest.raises(InvalidModel, match=r"4 unique inputs are too many .*Landmarks"):
         engine.disclose()
+    engine = Engine(Model(RBF(1.0), DotProduct(0.5), 0.3, 0.1, basis=Landmarks(GRID)))
+    engine.learn_many(["a"] * 4, [[0.0], [1.0], [2.0], [3.0]], [0.0] * 4)
+    with pytest.raises(InvalidData, match="a task of 4 examples is too large"):
+        engine.disclose()
+
+
+def test_a_refused_first_call_settles_nothing() -> None:
+    engine = Engine(MODEL)
+    with pytest.raises(InvalidData, match="hashable"):
+        engine.learn(["a"], [0.0], 1.0)  # type: ignore[arg-type]
+    engine.learn("a", [0.0, 1.0], 1.0)
+    assert engine.disclose().inputs.shape == (1, 2)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import CompoundKernel, PairwiseKernel, WhiteKernel
 
-from motet.errors import InvalidModel, UnknownKernel, WrongDimension
+from motet.errors import InvalidData, InvalidModel, UnknownKernel, WrongDimension
 from motet.kernels import (
     RBF,
     ConstantKernel,
@@ -137,11 +137,23 @@ def test_hyperparameters_of_the_inner_kernel_are_seen() -> None:
         (Linear([[1.0, 2.0], [2.0, 1.0]]), InvalidModel, "negative eigenvalues"),
         (Linear([[1.0, 2.0], [0.0, 1.0]]), InvalidModel, "symmetric"),
         (Linear([[1.0, 2.0]]), InvalidModel, "symmetric"),
+        (Linear("abc"), InvalidData, "a covariance must be real numbers"),
+        (Linear([[1.0], [1.0, 2.0]]), InvalidData, "equal length"),
+        (Linear(np.zeros((2, 2, 2))), InvalidModel, "symmetric"),
+        (RBF("1.0"), InvalidModel, "must be a number"),
+        (RBF([]), InvalidModel, "got none"),
+        (RBF([[1.0], [2.0]]), InvalidModel, "must be a number"),
+        (RBF(10**400), InvalidModel, "finite"),
+        (DotProduct(1e200), InvalidModel, "finite"),
+        (Matern(1.0, nu=300), InvalidModel, "up to 50"),
+        (RBF(1.0, length_scale_bounds=(2.0, 1.0)), InvalidModel, "the lower first"),
+        (RBF(1.0, length_scale_bounds="loose"), InvalidData, "real numbers"),
+        (sum((RBF(1.0) for _ in range(3000)), start=RBF(2.0)), InvalidModel, "too many parts"),
         (On(RBF(1.0), []), InvalidModel, "at least one"),
         (On(RBF(1.0), [1, 1]), InvalidModel, "distinct"),
         (On(On(RBF(1.0), [1]), [1, 2]), InvalidModel, "twice"),
     ],
-    ids=str,
+    ids=lambda value: str(type(value)),
 )
 def test_refused_kernels(kernel: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
@@ -162,6 +174,8 @@ def test_refused_kernels(kernel: Any, error: type[Exception], message: str) -> N
         ({"kernel": "power", "of": {"kernel": "rbf"}}, InvalidModel, "of and exponent"),
         ({"length_scale": 1.0}, InvalidModel, "a kernel is a table"),
         ("rbf", InvalidModel, "a kernel is a table"),
+        ({"kernel": "rbf", "length_scale": [[1.0], [1.0, 2.0]]}, InvalidModel, "must be a number"),
+        ({"kernel": "linear", "covariance": {}}, InvalidData, "real numbers"),
         ({"kernel": "rbf", "columns": 3}, InvalidModel, "columns must be"),
     ],
     ids=str,

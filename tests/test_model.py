@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -66,6 +67,14 @@ def test_refused_json() -> None:
     for text in ("{}", "[]", "nonsense", '{"catalogue": null, "basis": null, "common": null}'):
         with pytest.raises(InvalidModel, match="not a model's JSON"):
             Model.from_json(text)
+    deep = '{"kernel": "power", "exponent": 1.0, "of": ' * 900 + '{"kernel": "rbf"}' + "}" * 900
+    whole = json.loads(MODELS[0].to_json())
+    with pytest.raises(InvalidModel, match="too many parts"):
+        Model.from_json(json.dumps(whole).replace(json.dumps(whole["common"]), deep))
+    with pytest.raises(InvalidModel, match="not a model's JSON"):
+        Model.from_json("[" * 100_000)
+    with pytest.raises(InvalidData, match="catalogue vectors must be real numbers"):
+        Model.from_json(json.dumps(whole | {"catalogue": {"names": ["a"], "vectors": [["x"]]}}))
     with pytest.raises(UnknownKernel):
         Model.from_json(MODELS[0].to_json().replace("dot_product", "pickle"))
     with pytest.raises(InvalidModel, match="a basis is growing"):
@@ -85,7 +94,10 @@ def test_linear_bias_does_not_read_the_index() -> None:
     model = Model(**VALID, basis=Landmarks(ITEMS), bias="linear", catalogue=ITEMS)
     basis = model.fixed_basis(3)
     assert basis is not None
-    np.testing.assert_array_equal(basis.psi(ITEMS.rows), [[1, 1.0, 0.1], [1, 0.0, 1 / 3], [1, 2.0, 0.0]])
+    c = ITEMS.vectors[:, 1].mean()  # counted from amid the landmarks
+    np.testing.assert_array_equal(
+        basis.psi(ITEMS.rows), [[1, 0.0, *ITEMS.vectors[0, 1:] - c], [1, -1.0, 1 / 3 - c], [1, 1.0, 0 - c]]
+    )
 
 
 def test_catalogue() -> None:
@@ -96,6 +108,8 @@ def test_catalogue() -> None:
     np.testing.assert_array_equal(longer.rows[:3], ITEMS.rows)
     assert longer.digest != ITEMS.digest
     assert Catalogue.from_spec(ITEMS.to_spec()).digest == ITEMS.digest
+    assert Catalogue(["a\0b"], [[1.0, 2.0]]).digest != Catalogue(["a", "b"], [[1.0], [2.0]]).digest
+    assert Catalogue(["\ud800"]).digest
     assert Catalogue(["ab", "c"]).digest != Catalogue(["a", "bc"]).digest
 
 
@@ -103,10 +117,12 @@ def test_catalogue() -> None:
     ("make", "error", "message"),
     [
         (lambda: Catalogue([]), EmptyData, "at least one name"),
+        (lambda: Catalogue(None), InvalidData, "a list of names"),  # type: ignore[arg-type]
+        (lambda: Catalogue("abc"), InvalidData, "a list of names"),
         (lambda: Catalogue(["a", "b", "a"]), InvalidData, "'a' comes twice"),
         (lambda: Catalogue(["a"], [[1.0], [2.0]]), WrongDimension, "1 rows of vectors"),
         (lambda: Catalogue(["a", "b"], [[1.0], [float("inf")]]), NotFinite, "row 1"),
-        (lambda: Catalogue(["a"], [["x"]]), InvalidData, "must be numbers"),
+        (lambda: Catalogue(["a"], [["x"]]), InvalidData, "must be real numbers"),
         (lambda: ITEMS.appended(["a"], [[1.0, 2.0]]), InvalidData, "'a' comes twice"),
         (lambda: ITEMS.appended(["d"], [[1.0]]), WrongDimension, "2 features"),
         (lambda: ITEMS.look_up(["zzz"]), UnknownName, "'zzz' is not among the catalogue's 3 names"),

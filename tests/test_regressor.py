@@ -130,7 +130,7 @@ def test_a_missing_label_is_a_new_individual(missing: Any) -> None:
     unseen = reg.predict(X[:2], task=["never", "seen"], return_std=True)
     np.testing.assert_array_equal(reg.predict(X[:2], task=[missing, missing], return_std=True), unseen)
     assert (unseen[1] > reg.predict(X[:2], return_std=True)[1]).all()  # more than the average's
-    with pytest.raises(InvalidData, match="row 1 has none"):
+    with pytest.raises(InvalidData, match="needs a task label"):
         regressor().fit(X[:2], y[:2], task=["a", missing])
 
 

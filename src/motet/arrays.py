@@ -14,14 +14,25 @@ Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
 
 FEW = 100  # rows that are looked up one by one
+LARGEST = 1e150  # beyond it squares overflow
 
 
 def numbers(values: Any, what: str) -> Array:
     """The values as floats, or a refusal that says what they are."""
     try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        raise InvalidData(f"{what} must be numbers in rows of equal length, got {values!r:.60}") from None
+        found = np.asarray(values)
+        if found.dtype.kind not in "cmMSU" and not np.ma.is_masked(values):
+            return found.astype(float, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidData(f"{what} must be real numbers in rows of equal length, got {values!r:.60}")
+
+
+def frozen(a: Array) -> Array:
+    """A view of an array that cannot be written to."""
+    view = a.view()
+    view.flags.writeable = False
+    return view
 
 
 def match(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:

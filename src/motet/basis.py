@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -55,7 +56,8 @@ class Eigen:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", _points(self.points))
-        if not 1 <= self.rank <= len(self.points):
+        whole = isinstance(self.rank, (int, np.integer)) and not isinstance(self.rank, bool)
+        if not whole or not 1 <= self.rank <= len(self.points):
             raise InvalidModel(f"Eigen needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
 
     def __repr__(self) -> str:
@@ -160,8 +162,13 @@ class Basis:
             return np.column_stack([np.ones(len(X)), X]) @ self.A.T
         return gram(self.kernel, X, self.landmarks) @ self.A.T
 
+    @cached_property
+    def origin(self) -> Array:
+        """Where the linear bias is counted from: amid the landmarks, so that large inputs cost no digits."""
+        return self.landmarks.mean(axis=0) if len(self.landmarks) else np.zeros(self.landmarks.shape[1])
+
     def psi(self, X: Array) -> Array:
-        features = X[:, 1:] if self.has_index else X
+        features = (X - self.origin)[:, 1 if self.has_index else 0 :]
         columns = {"none": 0, "constant": 1, "linear": 1 + features.shape[1]}[self.bias]
         return np.column_stack([np.ones(len(X)), features])[:, :columns]
 
@@ -213,7 +220,7 @@ def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) ->
     if not n or largest <= 0:
         E, order = np.zeros((n, 0)), np.arange(n)
     else:
-        factor, pivots, rank, _ = dpstrf(K, lower=1, tol=max(1e-14, n * np.finfo(float).eps / 10) * largest)
+        factor, pivots, rank, _ = dpstrf(K, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * largest)
         E, order = np.tril(factor)[:, :rank], pivots - 1
     # Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive.
     left = order[E.shape[1] :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ class Catalogue:
     """``names`` and, where items have features, one row of ``vectors`` for each."""
 
     def __init__(self, names: Sequence[str], vectors: Any = None) -> None:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise InvalidData(f"a catalogue needs a list of names, got {names!r:.60}")
         self.names = tuple(str(name) for name in names)
         self.vectors = _vectors(vectors, len(self.names))
         self._index = {name: i for i, name in enumerate(self.names)}
@@ -49,8 +52,8 @@ class Catalogue:
     @property
     def digest(self) -> str:
         """SHA-256 of names and vectors, the same on every machine."""
-        names = "\x00".join(self.names).encode()
-        return hashlib.sha256(names + b"\x00\x00" + self.vectors.astype("<f8").tobytes()).hexdigest()
+        names = json.dumps([self.names, self.vectors.shape]).encode()
+        return hashlib.sha256(names + self.vectors.astype("<f8").tobytes()).hexdigest()
 
     def look_up(self, names: Iterable[str]) -> Array:
         """The rows of some names."""
@@ -66,7 +69,13 @@ class Catalogue:
 
     def name_rows(self, rows: Array) -> list[str]:
         """The names of some rows."""
-        return [self.names[int(i)] for i in rows[:, 0]]
+        index = rows[:, 0]
+        known = (index == np.floor(index)) & (index >= 0) & (index < len(self))
+        at = np.where(known, index, 0).astype(np.intp)
+        known &= (self.vectors[at] == rows[:, 1:]).all(axis=1)
+        if not known.all():
+            raise UnknownName(f"row {int(np.argmin(known))} is not one of the catalogue's {len(self)}, so has no name")
+        return [self.names[i] for i in at]
 
     def appended(self, names: Sequence[str], vectors: Any = None) -> Catalogue:
         """A longer catalogue whose first rows are these."""
@@ -82,7 +91,8 @@ class Catalogue:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Catalogue:
-        return cls(spec["names"], np.asarray(spec["vectors"], dtype=float).reshape(len(spec["names"]), -1))
+        vectors = numbers(spec["vectors"], "catalogue vectors")
+        return cls(spec["names"], vectors if vectors.size else None)
 
 
 def _vectors(vectors: Any, n: int) -> Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, match
-from motet.basis import Basis, Extension
-from motet.errors import InvalidData, InvalidRelease, MotetError, StaleRelease
+from motet.arrays import Array, frozen, match
+from motet.basis import Basis, Extension, Features
+from motet.errors import InvalidData, InvalidRelease, StaleRelease
+from motet.files import checksum, pack, unpack
 from motet.information import Factor, Posterior
-from motet.kernels import gram
+from motet.kernels import check_dimension, gram
 from motet.model import Model
 from motet.task import Own, covariance, inverse, outputs
 
-FORMAT = 1
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
+SETTINGS = ("version", "policy", "sigma2", "noise_scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Coefficients:
     ``released`` are its examples as the release has them, where they have changed since; None where they have not.
     """
 
-    version: int
+    release: str  # its digest
     inputs: Array
     y: Array
     noise: Array
@@ -72,6 +70,10 @@ class Disclosed:
     sigma2: float | None
     policy: str = "exact"
     noise_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in TENSORS:
+            object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __repr__(self) -> str:
         kind = "growing" if self.model.basis is None else self.model.basis.kind
@@ -116,43 +118,46 @@ class Disclosed:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
         X = self._rows(X)
         own = Own.of(X, *outputs(y, noise, len(X)))
-        kernel = self.model.individual if individual is None else self.model.reading(individual)
+        kernel = self.model.individual
+        if individual is not None:
+            kernel = self.model.reading(individual)
+            check_dimension(kernel, X.shape[1])
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
             return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
         extension = self._extension(own.X)
         F = _columns(self.basis, extension, own.X)
-        posterior = self.posterior.observed(F, self._covariance(own, kernel), own.y)
-        return Estimate(self, own, kernel, posterior, extension, F)
+        V = self._covariance(own, kernel)
+        R = inverse(V, kernel)[0]
+        return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
         """An active client's own function, from the coefficients that the engine gave it (Algorithm 6)."""
-        if coefficients.version != self.version:
-            raise StaleRelease(
-                f"these coefficients are of release {coefficients.version}, this database is release {self.version}; "
-                "fetch both again"
-            )
-        own, released = coefficients.own, coefficients.released
-        return self.replaced(own, released, coefficients.kernel)
+        if coefficients.release != self.digest:
+            raise StaleRelease(f"these coefficients are of another release than {self.version}: fetch both again")
+        return self.replaced(coefficients.own, coefficients.released, coefficients.kernel)
 
     def replaced(self, own: Own, released: Own | None, kernel: Kernel) -> Estimate:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
         if released is None:
             none = Extension(self.basis, own.X[:0], np.empty((0, 0)))
-            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X))
+            R = inverse(self._covariance(own, kernel), kernel)[0]
+            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X), R)
         extension = self._extension(own.X)
         spare = len(extension.landmarks)
-        Lambda = np.pad(self.Lambda, (0, spare))
-        theta = np.pad(self.theta, (0, spare))
+        Lambda, eta, theta = (np.pad(a, (0, spare)) for a in (self.Lambda, self.eta, self.theta))
         gradient = np.zeros(len(theta))
-        for part, sign in ((own, 1.0), (released, -1.0)):
+        for part, sign in ((released, -1.0), (own, 1.0)):
             F = _columns(self.basis, extension, part.X)
             R = inverse(self._covariance(part, kernel), kernel)[0]
             Lambda += sign * (F.T @ R @ F)
+            eta += sign * (F.T @ (R @ part.y))
             gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
         prior = np.pad(self.basis.prior, (0, spare), constant_values=1.0)
-        factor = Factor(Lambda, prior, self.model.common_share)
-        moved = Posterior(factor, theta + factor.share * factor.solve(gradient[:, None])[:, 0])
-        return Estimate(self, own, kernel, moved, extension, _columns(self.basis, extension, own.X))
+        posterior = Posterior.of(Lambda, eta, prior, self.model.common_share)
+        factor = posterior.factor
+        if factor.identifies_bias:  # a step from the release's weights keeps more digits
+            posterior = Posterior(factor, theta + factor.share * factor.solve(gradient[:, None])[:, 0])
+        return Estimate(self, own, kernel, posterior, extension, F, R)
 
     def _rows(self, X: Any) -> Array:
         return self.model.rows(X, self.landmarks.shape[1])
@@ -172,11 +177,10 @@ class Disclosed:
 
     # --- the file ---
 
-    def to_bytes(self) -> bytes:
-        """A safetensors file: the arrays, and a JSON header with all the rest."""
+    @property
+    def _header(self) -> dict[str, Any]:
         known = self.sigma2 is not None and math.isfinite(self.sigma2)
-        header = {
-            "format": FORMAT,
+        return {
             "version": self.version,
             "policy": self.policy,
             "sigma2": self.sigma2 if known else None,
@@ -184,32 +188,49 @@ class Disclosed:
             "catalogue": None if self.model.catalogue is None else self.model.catalogue.digest,
             "model": json.loads(self.model.to_json()),
         }
-        tensors = {name: np.ascontiguousarray(getattr(self, name), dtype=np.float64) for name in TENSORS}
-        return safetensors.numpy.save(tensors, {"motet": json.dumps(header, allow_nan=False)})
+
+    @property
+    def _tensors(self) -> dict[str, Array]:
+        return {name: getattr(self, name) for name in TENSORS}
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells releases apart: the checksum of all that is in this one."""
+        return checksum(self._header, self._tensors)
+
+    def to_bytes(self) -> bytes:
+        """A safetensors file: the arrays, and a JSON header with all the rest."""
+        return pack(self._header, self._tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Disclosed:
-        try:
-            (size,) = struct.unpack("<Q", data[:8])
-            header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
-            if header["format"] != FORMAT:
-                raise InvalidRelease(f"this is format {header['format']}, this version of motet reads {FORMAT}")
-            tensors = safetensors.numpy.load(data)
-            arrays: dict[str, Any] = {name: tensors[name] for name in TENSORS}
-            settings = {name: header[name] for name in ("version", "sigma2", "policy", "noise_scale")}
-            model = Model.from_json(json.dumps(header["model"]))
-            return cls(model=model, **arrays, **settings)._checked()
-        except (struct.error, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
-            if isinstance(error, MotetError):
-                raise
-            raise InvalidRelease(f"not a disclosed database: {error}") from None
+        header, tensors = unpack(data)
+        if set(tensors) != set(TENSORS) or not {"model", "catalogue", *SETTINGS} <= set(header):
+            raise InvalidRelease(f"not a disclosed database: expected the arrays {', '.join(TENSORS)} and a header")
+        model = Model.from_json(json.dumps(header["model"]))
+        if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
+            raise InvalidRelease("the release is about another catalogue than the one it carries")
+        arrays: dict[str, Any] = tensors
+        return cls(model=model, **arrays, **{name: header[name] for name in SETTINGS})._checked()
 
     def _checked(self) -> Disclosed:
+        """Raises unless arrays and settings are those of some release of this model."""
+        _expect(
+            isinstance(self.version, int) and self.version >= 0, f"a version that is a number, got {self.version!r}"
+        )
+        _expect(self.policy in ("exact", "private"), f"a policy exact or private, got {self.policy!r}")
+        for name in ("sigma2", "noise_scale"):
+            value = getattr(self, name)
+            _expect(value is None or (isinstance(value, float) and value >= 0), f"{name} as a number, got {value!r}")
+        _expect(self.landmarks.ndim == self.redundant.ndim == self.A.ndim == 2, "tables of landmarks and features")
+        p = self.landmarks.shape[1]
+        self.model.check_dimension(p)
+        width = 1 + p if isinstance(self.model.basis, Features) else len(self.landmarks)
         k = len(self.basis.prior)
-        shapes = [self.Lambda.shape == (k, k), self.eta.shape == (k,), self.theta.shape == (k,)]
-        shapes += [self.redundant.shape[1:] == self.landmarks.shape[1:]]
-        if not all(shapes) or not all(np.isfinite(getattr(self, name)).all() for name in TENSORS):
-            raise InvalidRelease("not a disclosed database: its arrays do not fit each other, or are not finite")
+        _expect(self.A.shape[1] == (width if self.model.common is not None else 0), "features that fit the landmarks")
+        _expect(self.redundant.shape[1] == p, "inputs of one dimension")
+        _expect(self.Lambda.shape == (k, k) and self.eta.shape == self.theta.shape == (k,), "sums that fit the basis")
+        _expect(np.allclose(self.Lambda, self.Lambda.T, rtol=1e-9), "a symmetric Λ")
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -218,6 +239,11 @@ class Disclosed:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Disclosed:
         return cls.from_bytes(Path(path).read_bytes())
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise InvalidRelease(f"not a disclosed database: expected {what}")
 
 
 def _columns(basis: Basis, extension: Extension, X: Array) -> Array:
@@ -236,15 +262,15 @@ class Estimate:
         posterior: Posterior,
         extension: Extension,
         F: Array,
+        R: Array,
     ) -> None:
         self.release = release
         self.own = own
         self.kernel = kernel
         self._posterior = posterior
         self._extension = extension
-        self._F = F
-        self._R = inverse(release._covariance(own, kernel), kernel)[0]
-        self.a: Array = self._R @ (own.y - self._F @ posterior.theta)
+        self._F, self._R = F, R
+        self.a: Array = R @ (own.y - F @ posterior.theta)
 
     def __repr__(self) -> str:
         return f"Estimate({len(self.own.y)} own inputs, release {self.release.version})"
@@ -268,7 +294,7 @@ class Estimate:
         E = np.delete(F, np.flatnonzero(basis.prior == 0), axis=1)
         return np.maximum(shift, 0.0) + model.common_share * basis.residual(X, E)
 
-    def top(self, k: int, exclude: Iterable[Any] = (), among: Any = None) -> Any:
+    def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:
         """The ``k`` best inputs, best first: names where there is a catalogue, else rows.
 
         ``among`` are the candidates; without it, the whole catalogue or the release's inputs.
@@ -277,7 +303,9 @@ class Estimate:
         if among is None:
             among = self.release.inputs if catalogue is None else catalogue.rows
         rows = self.release._rows(among)
-        left_out = list(exclude)
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
+            raise InvalidData(f"the number of best inputs must be a whole number from 0, got {k!r}")
+        left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
         if left_out:
             known: dict[bytes, int] = {}
             match(self.release._rows(left_out), known)

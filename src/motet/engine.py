@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array
+from motet.arrays import Array, Index
 from motet.basis import Basis
 from motet.disclosed import Coefficients, Disclosed
-from motet.errors import EmptyData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
+from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.examples import Examples
 from motet.information import Evidence, Information, Posterior, evidence, residual_quadratic
 from motet.kernels import check_dimension
@@ -24,7 +24,7 @@ from motet.model import Model
 from motet.predictions import predict
 from motet.task import Batch, Own, batches, fold, outputs
 
-LARGEST_GROWING = 20_000
+LARGEST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,11 @@ class Engine:
         self.model = model
         self._kernels = [model.individual]
         self._kernel_of: dict[Hashable, int] = {}
-        for task, kernel in (individual or {}).items():
-            self._kernel_of[task] = len(self._kernels)
-            self._kernels.append(model.reading(kernel))
+        for task, given in (individual or {}).items():
+            kernel = model.reading(given)
+            if kernel not in self._kernels:
+                self._kernels.append(kernel)
+            self._kernel_of[task] = self._kernels.index(kernel)
         self._examples = Examples()
         self._fixed: Basis | None = None
         self._last: Fold | None = None
@@ -80,11 +82,12 @@ class Engine:
         y, noise = outputs(y, noise, len(X))
         if not len(X):
             raise EmptyData("nothing to learn: expected at least one example")
-        if len(tasks) != len(X):
-            raise WrongDimension(f"expected {len(X)} task labels, one for each input, got {len(tasks)}")
+        if not isinstance(tasks, (Sequence, np.ndarray)) or isinstance(tasks, str) or len(tasks) != len(X):
+            raise WrongDimension(f"expected a list of {len(X)} task labels, one for each input, got {tasks!r:.60}")
+        task = self._examples.enrol(tasks)
         if self._examples.dimension is None:
             self._open(X.shape[1])
-        self._examples.append(tasks, X, y, noise)
+        self._examples.append(task, X, y, noise)
 
     def _open(self, dimension: int) -> None:
         self.model.check_dimension(dimension)
@@ -127,7 +130,7 @@ class Engine:
     def coefficients(self, task: Hashable, disclosed: Disclosed | None = None) -> Coefficients:
         """aʲ of an active client, against the engine's latest release (by default one made now)."""
         release = self.disclose() if disclosed is None else disclosed
-        if self._last is None or release.version != self._last.release.version:
+        if self._last is None or release.digest != self._last.release.digest:
             raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
         self._must_hold(task)
         own = Own.of(*self._examples.of_task(task))
@@ -135,14 +138,14 @@ class Engine:
         released = self._released(self._last, number) if self._examples.changes[number] else None
         kernel = self._kernels[self._kernel_of.get(task, 0)]
         estimate = release.replaced(own, released, kernel)
-        return Coefficients(release.version, own.X, own.y, own.noise, estimate.a, kernel, released)
+        return Coefficients(release.digest, own.X, own.y, own.noise, estimate.a, kernel, released)
 
     def _released(self, last: Fold, number: int) -> Own:
         """A task's examples as the latest release has them."""
         inputs = self._examples.inputs
         for batch in last.batches.values():
             for k in np.flatnonzero(batch.task == number):
-                return Own(inputs[batch.h[k]], batch.y[k], batch.noise[k])
+                return Own(inputs[batch.h[k]], batch.y[k].copy(), batch.noise[k].copy())
         return Own(inputs[:0], np.empty(0), np.empty(0))
 
     @property
@@ -186,6 +189,7 @@ class Engine:
             if label in self._examples:
                 kernel_of[self._examples.number(label)] = kernel
         task, *triple = self._examples.of_tasks(changed)
+        self._check_size(task)
         for kernel in np.unique(kernel_of[task]):
             which = kernel_of[task] == kernel
             folded = fold(task[which], *(a[which] for a in triple))
@@ -193,6 +197,17 @@ class Engine:
                 key = (int(kernel), batch.h.shape[1])
                 fresh[key] = fresh[key].joined(batch) if key in fresh else batch
         return fresh
+
+    def _check_size(self, task: Index) -> None:
+        """Refuse what would not fit into memory, before it is tried."""
+        n = len(self._examples.used) if len(self._examples.inputs) > LARGEST else 0
+        if self._fixed is None and n > LARGEST:
+            raise InvalidModel(
+                f"{n} unique inputs are too many for a growing basis (at most {LARGEST}): "
+                "give the model basis=Landmarks(…), Eigen(…) or Features()"
+            )
+        if len(task) and (largest := int(np.bincount(task).max())) > LARGEST:
+            raise InvalidData(f"a task of {largest} examples is too large (at most {LARGEST}): thin or split it")
 
     def _inverted(self, folded: Any, kernel: Kernel) -> Any:
         return batches(folded, self._examples.inputs, kernel, self.model.individual_share, self.model.lam)
@@ -207,11 +222,6 @@ class Engine:
             information = total = Information.in_basis(all_batches, F)
         else:
             X = X[(used := _used(all_batches, len(X)))]
-            if len(X) > LARGEST_GROWING:
-                raise InvalidModel(
-                    f"{len(X)} unique inputs are too many for a growing basis (at most {LARGEST_GROWING}): "
-                    "give the model basis=Landmarks(…), Eigen(…) or Features()"
-                )
             basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
             redundant = X[order[basis.rank :]]
             position = np.zeros(len(used), dtype=np.intp)

@@ -61,7 +61,10 @@ class Examples:
         return int(self._count.values.sum())
 
     def __contains__(self, label: Hashable) -> bool:
-        number = self._numbers.get(label)
+        try:
+            number = self._numbers.get(label)
+        except TypeError:
+            raise InvalidData(f"task labels must be hashable: strings, numbers or tuples, got {label!r:.60}") from None
         return number is not None and bool(self._count.values[number])
 
     @property
@@ -81,11 +84,11 @@ class Examples:
 
     def numbers(self, labels: Iterable[Hashable] | Array) -> Index:
         """The numbers of many labels; −1 for one that is not held."""
-        found = self._numbers
-        listed = labels.tolist() if isinstance(labels, np.ndarray) else labels
-        number = np.array([found.get(label, -1) for label in listed], dtype=np.intp)
-        number[self._count.values[number] == 0] = -1
-        return number
+        listed, same_as = _listed(labels)
+        number = np.array([self._numbers.get(label, -1) for label in listed], dtype=np.intp)
+        if len(self._numbers):
+            number[self._count.values[number] == 0] = -1
+        return number[same_as]
 
     @property
     def used(self) -> Index:
@@ -94,13 +97,13 @@ class Examples:
 
     # --- what changes them ---
 
-    def append(self, labels: Iterable[Hashable] | Array, X: Array, y: Array, noise: Array) -> None:
-        task = self._number(labels)
+    def append(self, task: Index, X: Array, y: Array, noise: Array) -> None:
+        """Rows of tasks that ``enrol`` has numbered."""
         input = self._match(X)
-        for column, values in zip((self._task, self._input, self._y, self._noise), (task, input, y, noise)):
+        for column, values in ((self._task, task), (self._input, input), (self._y, y), (self._noise, noise)):
             column.extend(values)
         self._alive.extend(np.ones(len(y), dtype=bool))
-        self._count.values[:] += np.bincount(task, minlength=len(self._numbers))
+        np.add.at(self._count.values, task, 1)
         self._changed.values[task] = True
 
     def _match(self, X: Array) -> Index:
@@ -119,14 +122,14 @@ class Examples:
             self._known = {row: number for number, row in enumerate(as_bytes(self.inputs))}
         return self._known
 
-    def _number(self, labels: Iterable[Hashable] | Array) -> Index:
-        same_as: Index | slice = slice(None)
-        if isinstance(labels, np.ndarray):
-            if labels.dtype.kind in "iu":  # sorting whole numbers beats looking each one up
-                labels, same_as = np.unique(labels, return_inverse=True)
-            labels = labels.tolist()
+    def enrol(self, labels: Iterable[Hashable] | Array) -> Index:
+        """The numbers of many labels; a label is held only when it has rows."""
+        listed, same_as = _listed(labels)
         try:
-            task = np.array([self._numbers.setdefault(label, len(self._numbers)) for label in labels], dtype=np.intp)
+            missing = [_is_missing(label) for label in listed]
+            if any(missing):
+                raise InvalidData("every example needs a task label that equals itself, not None or NaN")
+            task = np.array([self._numbers.setdefault(label, len(self._numbers)) for label in listed], dtype=np.intp)
         except TypeError:
             raise InvalidData("task labels must be hashable: strings, numbers or tuples") from None
         finally:
@@ -198,6 +201,23 @@ class Examples:
         self._changed = Column(self._changed.values[task_to >= 0])
         self._indexed, self._order, self._start = 0, self._order[:0], self._start[:1]
         return task_to, input_to
+
+
+def _listed(labels: Iterable[Hashable] | Array) -> tuple[list[Hashable], Index | slice]:
+    """Labels as a list, and which of them each row has."""
+    if not isinstance(labels, np.ndarray):
+        return list(labels), slice(None)
+    if labels.dtype.kind in "iu":  # sorting whole numbers beats looking each one up
+        labels, same_as = np.unique(labels, return_inverse=True)
+        return labels.tolist(), same_as
+    return list(labels) if labels.dtype.kind in "mM" else labels.tolist(), slice(None)
+
+
+def _is_missing(label: Hashable) -> bool:
+    try:
+        return label is None or bool(label != label)  # NaN
+    except TypeError:  # a data frame's own NA
+        return True
 
 
 def _renumbered(used: Index, n: int) -> Index:

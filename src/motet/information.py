@@ -7,7 +7,7 @@ the weights θ of the basis given a sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,10 +40,10 @@ class Information:
         """G and g over all the inputs, each by one count over every task's Rʲ."""
         n = len(inputs)
         G, g, tasks = np.zeros(n * n), np.zeros(n), np.zeros(n, dtype=np.intp)
+        for some in _gathered(batches, max(CHUNK, n * n)):
+            at = np.concatenate([(b.h[:, :, None] * n + b.h[:, None, :]).ravel() for b in some])
+            G += np.bincount(at, np.concatenate([b.R.ravel() for b in some]), minlength=n * n)
         for batch in batches:
-            for part in _parts(batch, batch.h.shape[1] ** 2, at_least=n * n):
-                at = part.h[:, :, None] * n + part.h[:, None, :]
-                G += np.bincount(at.ravel(), part.R.ravel(), minlength=n * n)
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
             tasks += np.bincount(batch.h.ravel(), minlength=n)
         return cls(G.reshape(n, n), g, inputs, tasks, **_numbers(batches))
@@ -116,9 +116,22 @@ def _numbers(batches: Iterable[Batch]) -> dict[str, Any]:
     }
 
 
-def _parts(batch: Batch, numbers: int, at_least: int = 0) -> Iterable[Batch]:
+def _gathered(batches: Iterable[Batch], numbers: int) -> Iterator[list[Batch]]:
+    """Pieces of batches, put together so that each list has about so many numbers in its Rʲ."""
+    some: list[Batch] = []
+    for batch in batches:
+        for part in _parts(batch, batch.h.shape[1] ** 2, numbers):
+            some.append(part)
+            if sum(b.R.size for b in some) >= numbers:
+                yield some
+                some = []
+    if some:
+        yield some
+
+
+def _parts(batch: Batch, numbers: int, most: int | None = None) -> Iterable[Batch]:
     """The batch in pieces whose temporaries, of ``numbers`` a task, stay small."""
-    step = max(1, max(CHUNK, at_least) // max(1, numbers))
+    step = max(1, (CHUNK if most is None else most) // max(1, numbers))
     if step >= len(batch.task):
         return [batch]
     return (batch.take(slice(begin, begin + step)) for begin in range(0, len(batch.task), step))
@@ -209,16 +222,19 @@ class Factor:
 
 
 def _identified(L: Array) -> Array:
-    """Orthonormal directions of the bias that the data identify, L being its block of αΛ."""
+    """The bias with slopes that the data do not identify left out; L is its block of αΛ, the constant first.
+
+    Only slopes are left out, so the choice does not depend on where inputs are counted from.
+    """
     size = np.sqrt(np.maximum(np.diag(L), 0.0))
     if not size.any():
         return np.empty((len(L), 0))
     scale = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(L / np.outer(scale, scale))
-    null = vectors[:, values <= 1e-12] / scale[:, None]
-    if not null.shape[1]:
-        return np.eye(len(L))
-    return np.asarray(np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :])
+    null = (vectors[:, values <= 1e-12] / scale[:, None])[1:]
+    U = np.eye(len(L))
+    U[1:, 1:] = np.linalg.qr(null, mode="complete")[0]
+    return np.delete(U, range(1, 1 + null.shape[1]), axis=1) if null.shape[1] else np.eye(len(L))
 
 
 @dataclass(frozen=True, eq=False)

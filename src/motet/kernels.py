@@ -28,7 +28,7 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import Array
+from motet.arrays import LARGEST, Array, numbers
 from motet.errors import InvalidModel, UnknownKernel, WrongDimension
 
 Spec: TypeAlias = dict[str, Any]
@@ -80,8 +80,14 @@ class Linear(Kernel):  # type: ignore[misc]
 
     @property
     def C(self) -> Array:
-        C = np.atleast_2d(np.asarray(self.covariance, dtype=float))
-        if C.shape[0] != C.shape[1] or not np.isfinite(C).all() or not np.allclose(C, C.T, rtol=1e-12, atol=0):
+        C = numbers(self.covariance, "a covariance")
+        if (
+            C.ndim != 2
+            or C.shape[0] != C.shape[1]
+            or not C.size
+            or not np.isfinite(C).all()
+            or not np.allclose(C, C.T, rtol=1e-12, atol=0)
+        ):
             raise InvalidModel(f"Linear needs a finite symmetric covariance, got one of shape {C.shape}")
         if np.linalg.eigvalsh(C)[0] < -1e-12 * np.trace(C):
             raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
@@ -162,19 +168,26 @@ KNOWN = [*LEAVES, "sum", "product", "power"]
 
 def to_spec(kernel: Kernel) -> Spec:
     """The kernel as plain data; raises unless every part is in the closed list and has sensible numbers."""
+    try:
+        return _spec(kernel)
+    except RecursionError:
+        raise InvalidModel("a kernel of too many parts") from None
+
+
+def _spec(kernel: Kernel) -> Spec:
     if isinstance(kernel, On):
-        spec = to_spec(kernel.kernel)
+        spec = _spec(kernel.kernel)
         if "columns" in spec:
             raise InvalidModel(f"{kernel} chooses columns twice: write the innermost choice alone")
         return spec | {"columns": _columns(kernel.columns)}
     if type(kernel) in (Sum, Product):
         # Only the left arm is flattened, so that reading it back builds the same tree.
-        left, right = to_spec(kernel.k1), to_spec(kernel.k2)
+        left, right = _spec(kernel.k1), _spec(kernel.k2)
         name = "sum" if type(kernel) is Sum else "product"
         of = left["of"] if left["kernel"] == name and "columns" not in left else [left]
         return {"kernel": name, "of": [*of, right]}
     if type(kernel) is Exponentiation:
-        return {"kernel": "power", "of": to_spec(kernel.kernel), "exponent": _number("exponent", kernel.exponent)}
+        return {"kernel": "power", "of": _spec(kernel.kernel), "exponent": _number("exponent", kernel.exponent)}
     for name, cls in LEAVES.items():
         if type(kernel) is cls:
             return {"kernel": name} | _parameters(kernel)
@@ -183,14 +196,20 @@ def to_spec(kernel: Kernel) -> Spec:
 
 def from_spec(spec: Mapping[str, Any]) -> Kernel:
     """The kernel that ``to_spec`` wrote, or that a study file says."""
+    try:
+        kernel = _kernel(spec)
+    except RecursionError:
+        raise InvalidModel("a kernel of too many parts") from None
+    to_spec(kernel)  # checks the numbers
+    return kernel
+
+
+def _kernel(spec: Mapping[str, Any]) -> Kernel:
     if not isinstance(spec, Mapping) or "kernel" not in spec:
         raise InvalidModel(f'a kernel is a table such as {{"kernel": "rbf", "length_scale": 1.0}}, got {spec!r}')
     rest = {key: value for key, value in spec.items() if key not in ("kernel", "columns")}
     kernel = _named(spec["kernel"], rest)
-    if "columns" in spec:
-        kernel = On(kernel, _columns(spec["columns"]))
-    to_spec(kernel)  # checks the numbers
-    return kernel
+    return On(kernel, _columns(spec["columns"])) if "columns" in spec else kernel
 
 
 def _named(name: Any, rest: dict[str, Any]) -> Kernel:
@@ -198,10 +217,10 @@ def _named(name: Any, rest: dict[str, Any]) -> Kernel:
         parts = _only(name, rest, "of")["of"]
         if not isinstance(parts, Sequence) or len(parts) < 2:
             raise InvalidModel(f'"{name}" needs a list of at least two kernels under "of", got {parts!r}')
-        return reduce(add if name == "sum" else mul, (from_spec(part) for part in parts))
+        return reduce(add if name == "sum" else mul, (_kernel(part) for part in parts))
     if name == "power":
         rest = _only(name, rest, "of", "exponent")
-        return Exponentiation(from_spec(rest["of"]), _number("exponent", rest["exponent"]))
+        return Exponentiation(_kernel(rest["of"]), _number("exponent", rest["exponent"]))
     if not isinstance(name, str) or name not in LEAVES:
         raise UnknownKernel(f"unknown kernel {name!r}: known are {', '.join(KNOWN)} (and columns=…)")
     cls = LEAVES[name]
@@ -230,8 +249,8 @@ def _parameters(kernel: Kernel) -> Spec:
     for key, default in _signature(type(kernel)).items():
         value = getattr(kernel, key)
         if key.endswith("_bounds"):
-            if not np.array_equal(np.asarray(value), np.asarray(default)):
-                spec[RENAMED.get(key, key)] = value if isinstance(value, str) else np.asarray(value).tolist()
+            if (bounds := _bounds(key, value)) != _bounds(key, default):
+                spec[RENAMED.get(key, key)] = bounds
         elif key == "covariance":
             spec[key] = kernel.C.tolist()
         else:
@@ -241,22 +260,40 @@ def _parameters(kernel: Kernel) -> Spec:
 
 def _positive(kernel: Kernel, key: str, value: Any) -> Any:
     """A positive number (sigma_0 may be 0, nu infinite), or a list of them for length scales."""
-    if np.ndim(value) == 1 and key == "length_scale" and not isinstance(kernel, (RationalQuadratic, ExpSineSquared)):
-        return [_positive(kernel, key, v) for v in value]
-    number = _number(key, value, infinite=key == "nu")
-    if number < 0 or (number == 0 and key != "sigma_0"):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(kernel, RBF) and key == "length_scale" and isinstance(value, (list, tuple)):
+        if not value:
+            raise InvalidModel(f"{type(kernel).__name__} needs a length_scale for each column, got none")
+        return [_positive_number(kernel, key, v) for v in value]
+    return "inf" if key == "nu" and value == math.inf else _positive_number(kernel, key, value)
+
+
+def _positive_number(kernel: Kernel, key: str, value: Any) -> float:
+    number = _number(key, value)
+    if key == "nu" and number > 50:
+        raise InvalidModel(f"Matern needs a nu up to 50, or infinity, got {value!r}")
+    if not (1e-100 <= number <= 1e100 or (number == 0 and key == "sigma_0")):
         raise InvalidModel(f"{type(kernel).__name__} needs a positive {key}, got {value!r}")
-    return "inf" if math.isinf(number) else number
-
-
-def _number(key: str, value: Any, *, infinite: bool = False) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidModel(f"{key} must be a number, got {value!r}") from None
-    if math.isnan(number) or (math.isinf(number) and not infinite):
-        raise InvalidModel(f"{key} must be a finite number, got {value!r}")
     return number
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InvalidModel(f"{key} must be a number, got {value!r:.60}")
+    if not -LARGEST < value < LARGEST:
+        raise InvalidModel(f"{key} must be a finite number, got {value!r:.60}")
+    return float(value)
+
+
+def _bounds(key: str, value: Any) -> Any:
+    """ "fixed", or one pair or several of positive numbers."""
+    if isinstance(value, str) and value == "fixed":
+        return value
+    pairs = numbers(value, key)
+    if pairs.shape[-1:] != (2,) or pairs.ndim > 2 or not (pairs > 0).all() or (pairs[..., 0] > pairs[..., 1]).any():
+        raise InvalidModel(f'{key} must be "fixed" or pairs of positive numbers, the lower first, got {value!r:.60}')
+    return pairs.tolist()
 
 
 def _read(key: str, value: Any) -> Any:
@@ -306,9 +343,13 @@ def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
     """K(X, Y) of shape (…, n, m) for X of shape (…, n, p) and Y of shape (…, m, p)."""
     if not X.size or (Y is not None and not Y.size):  # sklearn does not take no rows
         return np.zeros((*X.shape[:-1], (X if Y is None else Y).shape[-2]))
-    if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
-        return np.asarray(kernel(X, Y), dtype=float)
-    return _gram(kernel, X, X if Y is None else Y)
+    if X.ndim == 3 and len(X) == 1:  # a single large task: without temporaries of its size times p
+        return gram(kernel, X[0], None if Y is None else Y[0])[None]
+    # What is not a number is found where the matrix is factored.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
+            return np.asarray(kernel(X, Y), dtype=float)
+        return _gram(kernel, X, X if Y is None else Y)
 
 
 @singledispatch

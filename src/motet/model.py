@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, numbers
+from motet.arrays import LARGEST, Array, numbers
 from motet.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
 from motet.catalogue import Catalogue
-from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, WrongDimension
+from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
 from motet.kernels import check_dimension, from_spec, on_columns, to_spec
 
 BIASES = ("none", "constant", "linear")
@@ -62,8 +62,7 @@ class Model:
             raise InvalidModel(f"expected a kernel such as RBF(1.0) from sklearn or motet.kernels, got {kernel!r}")
         if self.catalogue is not None and self.catalogue.features:
             kernel = on_columns(kernel, self.catalogue.features)
-        to_spec(kernel)
-        return kernel
+        return from_spec(to_spec(kernel))  # a copy, so that nobody changes ours
 
     # --- shares: where there is no common kernel α plays no part ---
 
@@ -110,11 +109,9 @@ class Model:
             raise WrongDimension(f"inputs must have {p} columns, got {array.shape[1]}")
         if not array.shape[1]:
             raise EmptyData("inputs must have at least one column")
-        # A sum is finite only where all are; it may overflow where all are finite.
-        with np.errstate(over="ignore", invalid="ignore"):
-            suspect = not np.isfinite(array.sum())
-        if suspect and not np.isfinite(array).all():
-            raise NotFinite(f"inputs must be finite; row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not")
+        if len(array) and not (array.max() < LARGEST and array.min() > -LARGEST):
+            bad = int(np.argwhere(~(np.abs(array) < LARGEST))[0, 0])
+            raise NotFinite(f"inputs must be finite (below {LARGEST:g}); row {bad} is {array[bad]!s:.60}")
         return np.ascontiguousarray(array)
 
     def fixed_basis(self, p: int) -> Basis | None:
@@ -155,8 +152,10 @@ class Model:
             common = None if data["common"] is None else from_spec(data["common"])
             kernels = {"common": common, "individual": from_spec(data["individual"])}
             return cls(**data | kernels | {"basis": basis_from_spec(basis), "catalogue": catalogue})
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidModel(f"not a model's JSON: {error!r}") from None
+        except MotetError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidModel(f"not a model's JSON: {error!r:.80}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self.to_json() == other.to_json()
@@ -166,14 +165,15 @@ class Model:
 
 
 def _are_names(X: Any) -> bool:
-    return isinstance(X, str) or (isinstance(X, (list, tuple, np.ndarray)) and len(X) > 0 and isinstance(X[0], str))
+    listed = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1)
+    return isinstance(X, str) or (listed and len(X) > 0 and isinstance(X[0], str))
 
 
 def _number(name: str, value: Any) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidModel(f"{name} must be a number, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidModel(f"{name} must be a number, got {value!r:.60}") from None
     if not math.isfinite(number):
         raise InvalidModel(f"{name} must be finite, got {value!r}")
     return number

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -121,8 +121,6 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         y = column_or_1d(y, warn=True).astype(np.float64)
         labels = _labels(task, len(X))
-        if labels is not None and (missing := _missing(labels)).any():
-            raise InvalidData(f"every row needs a task label to learn from; row {int(np.argmax(missing))} has none")
         if not reset and (labels is None) != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
         noise, kept = _noise(sample_weight, len(X))
@@ -137,8 +135,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _model(self) -> Model:
-        kernels = (from_spec({"kernel": k}) if isinstance(k, str) else k for k in (self.common, self.individual))
-        common, individual = (clone(k) if isinstance(k, Kernel) else k for k in kernels)
+        kernels = (self.common, self.individual)
+        common, individual = (from_spec({"kernel": k}) if isinstance(k, str) else k for k in kernels)
         return Model(common, individual, self.alpha, self.lam, self.bias, self.basis, self.sigma2)
 
     # --- what was learned ---
@@ -223,19 +221,6 @@ def _labels(task: Any, n: int) -> Any:
         length = len(task) if hasattr(task, "__len__") else "no"
         raise WrongDimension(f"task must hold {n} labels, one for each row, got {length}")
     return task
-
-
-def _missing(labels: Any) -> Index:
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iuUSb":
-        return np.zeros(len(labels), dtype=bool)
-    return np.array([_is_missing(label) for label in labels], dtype=bool)
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)  # NaN
-    except TypeError:  # a frame's own NA
-        return True
 
 
 def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:

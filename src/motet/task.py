@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, match, numbers
+from motet.arrays import LARGEST, Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import gram
 
 CHUNK = 2**18  # numbers in one temporary of a stack: it stays in the cache
-LARGEST = 1e150  # beyond it squares overflow
 
 
 def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
@@ -149,13 +148,15 @@ def inverse(V: Array, kernel: Kernel) -> tuple[Array, Array]:
     """V⁻¹ and log |V⁻¹| of a positive definite matrix, or of a stack of them."""
     try:
         L = np.linalg.cholesky(V)
+        log_det = -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
     except np.linalg.LinAlgError:
+        log_det = np.nan
+    if not np.isfinite(log_det).all():
         raise NotPositiveDefinite(
             f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
             "or give that task another kernel"
-        ) from None
+        )
     half = inverse_of_lower(L)
-    log_det = -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
     return half.swapaxes(-1, -2) @ half, log_det
 
 

@@ -1,0 +1,56 @@
+"""A release as bytes: a safetensors file of float64 arrays with a JSON header, and a checksum over both.
+
+Reading trusts nothing: whatever does not parse, does not match its checksum or is not finite is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from motet.arrays import Array
+from motet.errors import InvalidRelease
+
+FORMAT = 1
+
+
+def checksum(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    """SHA-256 of the header and of every array's name, shape and numbers."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
+    for name in sorted(tensors):
+        digest.update(f"{name}{tensors[name].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[name], dtype="<f8").tobytes())
+    return digest.hexdigest()
+
+
+def pack(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> bytes:
+    """The bytes of a file."""
+    arrays = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in tensors.items()}
+    whole = {"format": FORMAT, **header, "sha256": checksum(header, arrays)}
+    # One entry of metadata: safetensors writes several in no fixed order.
+    return safetensors.numpy.save(arrays, {"motet": json.dumps(whole, sort_keys=True, allow_nan=False)})
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays that ``pack`` wrote."""
+    try:
+        (size,) = struct.unpack("<Q", data[:8])
+        header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
+        found, said = header.pop("format"), header.pop("sha256")
+        tensors = safetensors.numpy.load(data)
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
+        raise InvalidRelease(f"not a disclosed database: {type(error).__name__}: {error}") from None
+    if found != FORMAT:
+        raise InvalidRelease(f"this is a disclosed database of format {found!r}, this version reads {FORMAT}")
+    if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != said:
+        raise InvalidRelease("not a disclosed database as it was written: its checksum is another; fetch it again")
+    if not all(np.isfinite(a).all() for a in tensors.values()):
+        raise InvalidRelease("not a disclosed database: it has numbers that are not finite")
+    return header, tensors
