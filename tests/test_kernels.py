@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import CompoundKernel, PairwiseKernel, WhiteKernel
 
 from motet.errors import InvalidData, InvalidModel, UnknownKernel, WrongDimension
+from motet.gram import gram, linear_form
 from motet.kernels import (
     RBF,
     ConstantKernel,
@@ -23,8 +24,6 @@ from motet.kernels import (
     On,
     RationalQuadratic,
     from_spec,
-    gram,
-    linear_form,
     on_columns,
     to_spec,
 )

@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, Index, numbers
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite
-from motet.kernels import gram, linear_form
+from motet.gram import gram, linear_form
 
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 

@@ -22,9 +22,10 @@ from motet.arrays import Array, frozen, match
 from motet.basis import Basis, Extension, Features
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.files import checksum, pack, unpack
-from motet.information import Factor, Posterior
-from motet.kernels import check_dimension, gram
+from motet.gram import gram
+from motet.kernels import check_dimension
 from motet.model import Model
+from motet.posterior import Factor, Posterior
 from motet.task import Own, covariance, inverse, outputs
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")

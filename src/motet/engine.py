@@ -18,9 +18,10 @@ from motet.basis import Basis
 from motet.disclosed import Coefficients, Disclosed
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.examples import Examples
-from motet.information import Evidence, Information, Posterior, evidence, residual_quadratic
+from motet.information import Information
 from motet.kernels import check_dimension
 from motet.model import Model
+from motet.posterior import Evidence, Posterior, evidence, residual_quadratic
 from motet.predictions import predict
 from motet.task import Batch, Own, batches, fold, outputs
 

@@ -2,7 +2,7 @@
 
 A kernel is an object of ``sklearn.gaussian_process.kernels`` or one of three defined here: ``Identity``, ``Linear``
 and ``On``. ``to_spec`` and ``from_spec`` turn it into plain data and back; nothing outside the list passes either
-way, so a kernel may come from a stranger. ``gram`` evaluates one over stacks of small inputs at once.
+way, so a kernel may come from a stranger.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from functools import reduce, singledispatch
+from functools import reduce
 from operator import add, mul
 from typing import Any, TypeAlias
 
@@ -48,8 +48,6 @@ __all__ = [
     "Sum",
     "check_dimension",
     "from_spec",
-    "gram",
-    "linear_form",
     "on_columns",
     "to_spec",
 ]
@@ -61,8 +59,11 @@ class Identity(Kernel):  # type: ignore[misc]
     def __init__(self) -> None:
         """Nothing to set; sklearn reads this signature."""
 
+    def over(self, X: Array, Y: Array) -> Array:
+        return np.asarray((X[..., :, None, :] == Y[..., None, :, :]).all(axis=-1), dtype=float)
+
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        K = gram(self, X, Y)
+        K = self.over(X, X if Y is None else Y)
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def diag(self, X: Array) -> Array:
@@ -93,13 +94,23 @@ class Linear(Kernel):  # type: ignore[misc]
             raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
         return C
 
+    def fitting(self, p: int) -> Array:
+        """C, where inputs have ``p`` columns."""
+        C = self.C
+        if len(C) != p + 1:
+            raise WrongDimension(f"Linear has an intercept and {len(C) - 1} slopes, inputs have {p} columns")
+        return C
+
+    def over(self, X: Array, Y: Array) -> Array:
+        return np.asarray(affine(X) @ self.fitting(X.shape[-1]) @ affine(Y).swapaxes(-1, -2))
+
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        K = gram(self, X, Y)
+        K = self.over(X, X if Y is None else Y)
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def diag(self, X: Array) -> Array:
-        U = _affine(X)
-        return np.einsum("ij,jk,ik->i", U, _fitting(self.C, U), U)
+        U = affine(X)
+        return np.einsum("ij,jk,ik->i", U, self.fitting(X.shape[-1]), U)
 
     def is_stationary(self) -> bool:
         return False
@@ -150,6 +161,11 @@ class On(Kernel):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"On({self.kernel}, columns={_shortened(self.columns)})"
+
+
+def affine(X: Array) -> Array:
+    """(1, x) for every input."""
+    return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
 
 
 LEAVES: dict[str, type[Kernel]] = {
@@ -334,127 +350,3 @@ def check_dimension(kernel: Kernel, p: int) -> None:
         kernel(np.zeros((1, p)))
     except (ValueError, IndexError) as error:
         raise WrongDimension(f"{kernel} cannot read inputs of {p} columns: {error}") from None
-
-
-# --- evaluation over stacks ------------------------------------------------------------------------------------------
-
-
-def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
-    """K(X, Y) of shape (…, n, m) for X of shape (…, n, p) and Y of shape (…, m, p)."""
-    if not X.size or (Y is not None and not Y.size):  # sklearn does not take no rows
-        return np.zeros((*X.shape[:-1], (X if Y is None else Y).shape[-2]))
-    if X.ndim == 3 and len(X) == 1:  # a single large task: without temporaries of its size times p
-        return gram(kernel, X[0], None if Y is None else Y[0])[None]
-    # What is not a number is found where the matrix is factored.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
-            return np.asarray(kernel(X, Y), dtype=float)
-        return _gram(kernel, X, X if Y is None else Y)
-
-
-@singledispatch
-def _gram(kernel: Kernel, X: Array, Y: Array) -> Array:  # noqa: ARG001
-    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {', '.join(KNOWN)}")
-
-
-@_gram.register(RBF)  # Matern is one, for sklearn
-@_gram.register(RationalQuadratic)
-def _(kernel: Kernel, X: Array, Y: Array) -> Array:
-    scale = np.asarray(kernel.length_scale)
-    params = kernel.get_params() | {"length_scale": 1.0}
-    return _of_distance(type(kernel)(**params), _distances(X / scale, Y / scale))
-
-
-@_gram.register
-def _(kernel: ExpSineSquared, X: Array, Y: Array) -> Array:
-    return _of_distance(kernel, _distances(X, Y))
-
-
-@_gram.register
-def _(kernel: DotProduct, X: Array, Y: Array) -> Array:
-    return X @ Y.swapaxes(-1, -2) + kernel.sigma_0**2
-
-
-@_gram.register
-def _(kernel: ConstantKernel, X: Array, Y: Array) -> Array:
-    return np.full((*X.shape[:-1], Y.shape[-2]), float(kernel.constant_value))
-
-
-@_gram.register
-def _(kernel: Sum, X: Array, Y: Array) -> Array:
-    return gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y)
-
-
-@_gram.register
-def _(kernel: Product, X: Array, Y: Array) -> Array:
-    return gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y)
-
-
-@_gram.register
-def _(kernel: Exponentiation, X: Array, Y: Array) -> Array:
-    return np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent)
-
-
-@_gram.register
-def _(kernel: Identity, X: Array, Y: Array) -> Array:  # noqa: ARG001
-    return np.asarray((X[..., :, None, :] == Y[..., None, :, :]).all(axis=-1), dtype=float)
-
-
-@_gram.register
-def _(kernel: Linear, X: Array, Y: Array) -> Array:
-    U = _affine(X)
-    return np.asarray(U @ _fitting(kernel.C, U) @ _affine(Y).swapaxes(-1, -2))
-
-
-@_gram.register
-def _(kernel: On, X: Array, Y: Array) -> Array:
-    return gram(kernel.kernel, kernel.pick(X), kernel.pick(Y))
-
-
-def _distances(X: Array, Y: Array) -> Array:
-    difference = X[..., :, None, :] - Y[..., None, :, :]
-    return np.asarray(np.sqrt(np.einsum("...i,...i->...", difference, difference)))
-
-
-def _of_distance(kernel: Kernel, distances: Array) -> Array:
-    """A stationary kernel with unit length scale, read as a function of distance on the line."""
-    return np.asarray(kernel(distances.reshape(-1, 1), np.zeros((1, 1)))).reshape(distances.shape)
-
-
-def _affine(X: Array) -> Array:
-    return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
-
-
-def _fitting(C: Array, U: Array) -> Array:
-    if C.shape[0] != U.shape[-1]:
-        raise WrongDimension(
-            f"Linear has a covariance of {C.shape[0]} (intercept and {C.shape[0] - 1} slopes), "
-            f"inputs have {U.shape[-1] - 1} columns"
-        )
-    return C
-
-
-def linear_form(kernel: Kernel, p: int) -> Array | None:
-    """C with k(x, x′) = (1, x)ᵀ C (1, x′) on inputs of ``p`` columns, or None where the kernel is not linear."""
-    if isinstance(kernel, Linear):
-        return _fitting(kernel.C, np.empty((0, p + 1)))
-    if isinstance(kernel, DotProduct):
-        return np.diag([float(kernel.sigma_0) ** 2, *np.ones(p)])
-    if isinstance(kernel, ConstantKernel):
-        return np.diag([float(kernel.constant_value), *np.zeros(p)])
-    if isinstance(kernel, On):
-        inner = linear_form(kernel.kernel, len(kernel.columns))
-        C = np.zeros((p + 1, p + 1))
-        at = [0, *(c + 1 for c in kernel.columns)]
-        C[np.ix_(at, at)] = 0.0 if inner is None else inner
-        return None if inner is None else C
-    if type(kernel) in (Sum, Product):
-        left, right = linear_form(kernel.k1, p), linear_form(kernel.k2, p)
-        if left is None or right is None:
-            return None
-        if type(kernel) is Sum:
-            return np.asarray(left + right)
-        for factor, other in ((left, right), (right, left)):
-            if not factor.ravel()[1:].any():  # a constant
-                return np.asarray(factor[0, 0] * other)
-    return None

@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index
 from motet.disclosed import Disclosed
-from motet.kernels import gram
+from motet.gram import gram
 from motet.task import CHUNK, Batch
 
 NEW = -1  # the number of a task that has no examples

@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import LARGEST, Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.kernels import gram
+from motet.gram import gram
 
 CHUNK = 2**18  # numbers in one temporary of a stack: it stays in the cache
 
