@@ -13,6 +13,7 @@ from motet.errors import InvalidData
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
 
+BLOCK = 64
 FEW = 100  # rows that are looked up one by one
 LARGEST = 1e150  # beyond it squares overflow
 
@@ -33,6 +34,25 @@ def frozen(a: Array) -> Array:
     view = a.view()
     view.flags.writeable = False
     return view
+
+
+def lower(a: Array) -> Array:
+    """A square matrix with all above its diagonal set to 0, in place; by blocks, for numpy's own is slow."""
+    for at in range(0, len(a), BLOCK):
+        end = at + BLOCK
+        a[at:end, end:] = 0.0
+        a[at:end, at:end] = np.tril(a[at:end, at:end])
+    return a
+
+
+def mirrored(a: Array) -> Array:
+    """A symmetric matrix of which only the lower triangle is right, made whole in place."""
+    for at in range(0, len(a), BLOCK):
+        end = at + BLOCK
+        a[at:end, end:] = a[end:, at:end].T
+        corner = np.tril(a[at:end, at:end])
+        a[at:end, at:end] = corner + np.tril(corner, -1).T
+    return a
 
 
 def match(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:

@@ -15,10 +15,11 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf, dtrtri
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, numbers
+from motet.arrays import Array, Index, lower, numbers
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite
-from motet.gram import gram, linear_form
+from motet.gram import gram, linear_factor
+from motet.kernels import affine
 
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 
@@ -88,18 +89,13 @@ class Features:
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
         """No landmarks, and A with K̄(x, x′) = (A(1, x))ᵀ(A(1, x′)); with DotProduct(0) e(x) is x itself."""
-        C = linear_form(kernel, p)
-        if C is None:
+        A = linear_factor(kernel, p)
+        if A is None:
             raise InvalidModel(
                 f"Features needs a linear common kernel (DotProduct, Linear, constants, their sums), got {kernel}; "
                 "use Landmarks, or leave the basis out"
             )
-        if not (C - np.diag(np.diag(C))).any():
-            A = np.diag(np.sqrt(np.diag(C)))
-            return np.empty((0, p)), A[np.diag(C) > 0]
-        values, vectors = np.linalg.eigh(C)
-        kept = values > len(values) * np.finfo(float).eps * values[-1]
-        return np.empty((0, p)), (vectors[:, kept] * np.sqrt(values[kept])).T
+        return np.empty((0, p)), A
 
 
 BasisSpec: TypeAlias = Landmarks | Eigen | Features
@@ -144,7 +140,8 @@ class Basis:
         E, order = pivoted_cholesky(gram(kernel, X), kernel)
         r = E.shape[1]
         basis = cls(kernel, X[order[:r]], inverse_of_lower(E[:r]), bias, has_index)
-        return basis, np.hstack([E, basis.psi(X[order])]), order
+        psi = basis.psi(X[order])
+        return basis, np.hstack([E, psi]) if psi.shape[1] else E, order
 
     @property
     def rank(self) -> int:
@@ -159,7 +156,7 @@ class Basis:
         if self.kernel is None or not self.rank:
             return np.zeros((len(X), self.rank))
         if not len(self.landmarks):
-            return np.column_stack([np.ones(len(X)), X]) @ self.A.T
+            return affine(X) @ self.A.T
         return gram(self.kernel, X, self.landmarks) @ self.A.T
 
     @cached_property
@@ -170,7 +167,7 @@ class Basis:
     def psi(self, X: Array) -> Array:
         features = (X - self.origin)[:, 1 if self.has_index else 0 :]
         columns = {"none": 0, "constant": 1, "linear": 1 + features.shape[1]}[self.bias]
-        return np.column_stack([np.ones(len(X)), features])[:, :columns]
+        return affine(features)[:, :columns]
 
     def columns(self, X: Array) -> Array:
         """F: a row φ(x) for every input."""
@@ -221,7 +218,7 @@ def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) ->
         E, order = np.zeros((n, 0)), np.arange(n)
     else:
         factor, pivots, rank, _ = dpstrf(K, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * largest)
-        E, order = np.tril(factor)[:, :rank], pivots - 1
+        E, order = lower(factor)[:, :rank], pivots - 1
     # Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive.
     left = order[E.shape[1] :]
     excess = np.abs(K[np.ix_(left, left)] - E[E.shape[1] :] @ E[E.shape[1] :].T).max(initial=0.0)

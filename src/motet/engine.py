@@ -191,8 +191,8 @@ class Engine:
                 kernel_of[self._examples.number(label)] = kernel
         task, *triple = self._examples.of_tasks(changed)
         self._check_size(task)
-        for kernel in np.unique(kernel_of[task]):
-            which = kernel_of[task] == kernel
+        for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
+            which = kernel_of[task] == kernel if self._kernel_of else slice(None)
             folded = fold(task[which], *(a[which] for a in triple))
             for batch in self._inverted(folded, self._kernels[kernel]):
                 key = (int(kernel), batch.h.shape[1])
@@ -201,8 +201,8 @@ class Engine:
 
     def _check_size(self, task: Index) -> None:
         """Refuse what would not fit into memory, before it is tried."""
-        n = len(self._examples.used) if len(self._examples.inputs) > LARGEST else 0
-        if self._fixed is None and n > LARGEST:
+        growing = self._fixed is None and len(self._examples.inputs) > LARGEST
+        if growing and (n := len(self._examples.used)) > LARGEST:
             raise InvalidModel(
                 f"{n} unique inputs are too many for a growing basis (at most {LARGEST}): "
                 "give the model basis=Landmarks(…), Eigen(…) or Features()"

@@ -126,8 +126,7 @@ class Examples:
         """The numbers of many labels; a label is held only when it has rows."""
         listed, same_as = _listed(labels)
         try:
-            missing = [_is_missing(label) for label in listed]
-            if any(missing):
+            if isinstance(same_as, slice) and any(_is_missing(label) for label in listed):
                 raise InvalidData("every example needs a task label that equals itself, not None or NaN")
             task = np.array([self._numbers.setdefault(label, len(self._numbers)) for label in listed], dtype=np.intp)
         except TypeError:

@@ -103,6 +103,18 @@ def _of_distance(kernel: Kernel, distances: Array) -> Array:
     return np.asarray(kernel(distances.reshape(-1, 1), np.zeros((1, 1)))).reshape(distances.shape)
 
 
+def linear_factor(kernel: Kernel, p: int) -> Array | None:
+    """A with k(x, x′) = (A(1, x))ᵀ(A(1, x′)), or None where the kernel is not linear."""
+    C = linear_form(kernel, p)
+    if C is None:
+        return None
+    if not (C - np.diag(np.diag(C))).any():
+        return np.diag(np.sqrt(np.diag(C)))[np.diag(C) > 0]
+    values, vectors = np.linalg.eigh(C)
+    kept = values > len(values) * np.finfo(float).eps * values[-1]
+    return (vectors[:, kept] * np.sqrt(values[kept])).T
+
+
 def linear_form(kernel: Kernel, p: int) -> Array | None:
     """C with k(x, x′) = (1, x)ᵀ C (1, x′) on inputs of ``p`` columns, or None where the kernel is not linear."""
     if isinstance(kernel, Linear):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dsygst
 
-from motet.arrays import Array, Index, match
+from motet.arrays import Array, Index, match, mirrored
 from motet.errors import WrongDimension
 from motet.task import CHUNK, Batch
 
@@ -83,8 +83,11 @@ class Information:
 def _congruence(G: Array, F: Array, r: int) -> Array:
     """FᵀGF where F's first ``r`` columns are lower triangular over its first ``r`` rows: a quarter of the work."""
     L, rest, psi = F[:r, :r], F[r:, :r], F[:, r:]
+    core = mirrored(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else np.empty((0, 0))
+    if r == F.shape[1] == len(F):
+        return core.T
     out = np.empty((F.shape[1], F.shape[1]))
-    out[:r, :r] = _symmetric(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else 0.0
+    out[:r, :r] = core
     if r and len(rest):
         cross = rest.T @ (G[r:, :r] @ L + 0.5 * (G[r:, r:] @ rest))
         out[:r, :r] += cross + cross.T
@@ -93,11 +96,6 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
     out[r:, :r] = out[:r, r:].T
     out[r:, r:] = psi.T @ Gpsi
     return out
-
-
-def _symmetric(lower: Array) -> Array:
-    """The whole of a symmetric matrix from its lower triangle."""
-    return np.tril(lower) + np.tril(lower, -1).T
 
 
 _NUMBERS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
 
 from motet.arrays import Array
 from motet.errors import InvalidRelease
@@ -41,7 +42,7 @@ class Factor:
             if len(self._W):
                 S -= self._W.T @ self._W
             S[np.diag_indices_from(S)] += 1.0
-            self._Ls = np.linalg.cholesky(S)
+            self._Ls = _cholesky(S)
         except np.linalg.LinAlgError:
             raise InvalidRelease("the sums are not those of any data: Λ has a negative direction") from None
 
@@ -77,6 +78,16 @@ class Factor:
     def solve(self, M: Array) -> Array:
         """B⁻¹M, for M with a row for each column of the basis."""
         return self.other_half(self.half(M.T))
+
+
+def _cholesky(S: Array) -> Array:
+    """The lower factor, by scipy's LAPACK: a release is then solved by one library's threads, not by two."""
+    if not len(S):
+        return S
+    factor, failed = dpotrf(S.T, lower=1, clean=1)
+    if failed:
+        raise np.linalg.LinAlgError
+    return factor
 
 
 def _identified(L: Array) -> Array:

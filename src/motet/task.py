@@ -17,7 +17,8 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import LARGEST, Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.gram import gram
+from motet.gram import gram, linear_factor
+from motet.kernels import affine
 
 CHUNK = 2**18  # numbers in one temporary of a stack: it stays in the cache
 
@@ -126,21 +127,44 @@ def batches(folded: Folded, X: Array, kernel: Kernel, share: float, lam: float) 
 
 
 def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam: float) -> tuple[Array, Array]:
-    """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks."""
+    """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``."""
     m, size = h.shape
+    A = linear_factor(kernel, X.shape[1])
+    small = A is not None and len(A) < size  # a linear kernel of lower rank than the tasks' size
+    U = np.sqrt(share) * affine(X) @ A.T if A is not None and small else None
+    K = share * gram(kernel, X) if not small and len(X) ** 2 <= 4 * h.size * size else None  # cheaper than task by task
     R, log_det = np.empty((m, size, size)), np.empty(m)
     step = max(1, CHUNK // (size * (size + X.shape[1])))
     for begin in range(0, m, step):
         part = slice(begin, begin + step)
-        R[part], log_det[part] = inverse(covariance(X[h[part]], noise[part], kernel, share, lam), kernel)
+        at, scaled = h[part], lam * noise[part]
+        if U is not None:
+            R[part], log_det[part] = inverse_of_low_rank(U[at], scaled)
+            continue
+        V = share * gram(kernel, X[at]) if K is None else K[at[:, :, None], at[:, None, :]]
+        R[part], log_det[part] = inverse(with_diagonal(V, scaled), kernel)
     return R, log_det
+
+
+def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
+    """(UUᵀ + diag)⁻¹ and its log determinant, for stacks, by the matrix inversion lemma."""
+    D = 1.0 / diagonal
+    DU = D[..., None] * U
+    L = np.linalg.cholesky(np.eye(U.shape[-1]) + U.swapaxes(-1, -2) @ DU)
+    H = inverse_of_lower(L) @ DU.swapaxes(-1, -2)
+    log_det = np.log(D).sum(axis=-1) - 2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
+    return with_diagonal(-H.swapaxes(-1, -2) @ H, D), log_det
 
 
 def covariance(X: Array, noise: Array, kernel: Kernel, share: float, lam: float) -> Array:
     """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ of one task, or of a stack of them."""
-    V = share * gram(kernel, X) if share else np.zeros((*X.shape[:-1], X.shape[-2]))
-    diagonal = np.arange(X.shape[-2])
-    V[..., diagonal, diagonal] += lam * noise
+    return with_diagonal(share * gram(kernel, X), lam * noise)
+
+
+def with_diagonal(V: Array, more: Array) -> Array:
+    """V with ``more`` added to its diagonal, in place."""
+    diagonal = np.arange(V.shape[-1])
+    V[..., diagonal, diagonal] += more
     return V
 
 
