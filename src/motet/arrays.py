@@ -15,6 +15,7 @@ Index: TypeAlias = NDArray[Any]  # of whole numbers
 
 BLOCK = 64
 FEW = 100  # rows that are looked up one by one
+SAMPLE = 2**14  # rows whose values are expected of the others
 LARGEST = 1e150  # beyond it squares overflow
 
 
@@ -79,14 +80,30 @@ def as_bytes(X: Array) -> list[bytes]:
 
 def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
-    hashes = np.concatenate([_hash(part) for part in _pieces(X)])
-    _, same_as = np.unique(hashes, return_inverse=True)
-    first = np.empty(same_as.max() + 1, dtype=np.intp)
+    if not len(X):
+        return np.arange(0), np.arange(0)
+    number, same_as = _numbered(np.concatenate([_hash(part) for part in _pieces(X)]))
+    if number == len(X):
+        return np.arange(number), np.arange(number)
+    first = np.empty(number, dtype=np.intp)
     first[same_as] = np.arange(len(X))
     if all(np.array_equal(X[first[i]], x) for i, x in zip(_pieces(same_as, X.shape[1]), _pieces(X))):
         return first, same_as
     same_as, first = _look_up(X, {})  # two different rows share a hash
     return first, same_as
+
+
+def _numbered(hashes: NDArray[np.uint64]) -> tuple[int, Index]:
+    """How many different numbers there are, and for each which of them it is."""
+    seen = np.unique(hashes[:SAMPLE])
+    at = np.searchsorted(seen, hashes)
+    missed = seen[np.minimum(at, len(seen) - 1)] != hashes
+    if 10 * np.count_nonzero(missed) > len(hashes):  # few repeat: sort them all
+        seen, at = np.unique(hashes, return_inverse=True)
+    elif missed.any():
+        seen = np.union1d(seen, hashes[missed])
+        at = np.searchsorted(seen, hashes)
+    return len(seen), at
 
 
 def _hash(X: Array) -> NDArray[np.uint64]:

@@ -217,7 +217,7 @@ def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) ->
     if not n or largest <= 0:
         E, order = np.zeros((n, 0)), np.arange(n)
     else:
-        factor, pivots, rank, _ = dpstrf(K, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * largest)
+        factor, pivots, rank, _ = dpstrf(K.T, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * largest)
         E, order = lower(factor)[:, :rank], pivots - 1
     # Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive.
     left = order[E.shape[1] :]
@@ -235,7 +235,7 @@ def _indefinite(kernel: Kernel, value: float) -> str:
 
 
 def inverse_of_lower(C: Array) -> Array:
-    return np.ascontiguousarray(dtrtri(C, lower=1)[0]) if len(C) else np.empty((0, 0))
+    return np.asarray(dtrtri(C, lower=1)[0]) if len(C) else np.empty((0, 0))
 
 
 def _points(points: Any) -> Array:

@@ -26,7 +26,7 @@ from motet.gram import gram
 from motet.kernels import check_dimension
 from motet.model import Model
 from motet.posterior import Factor, Posterior
-from motet.task import Own, covariance, inverse, outputs
+from motet.task import Own, outputs
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")
@@ -127,8 +127,8 @@ class Disclosed:
             return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
         extension = self._extension(own.X)
         F = _columns(self.basis, extension, own.X)
-        V = self._covariance(own, kernel)
-        R = inverse(V, kernel)[0]
+        R = self._R(own, kernel)
+        V = own.covariance(kernel, self.model.individual_share, self.model.lam)
         return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
@@ -141,7 +141,7 @@ class Disclosed:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
         if released is None:
             none = Extension(self.basis, own.X[:0], np.empty((0, 0)))
-            R = inverse(self._covariance(own, kernel), kernel)[0]
+            R = self._R(own, kernel)
             return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X), R)
         extension = self._extension(own.X)
         spare = len(extension.landmarks)
@@ -149,7 +149,7 @@ class Disclosed:
         gradient = np.zeros(len(theta))
         for part, sign in ((released, -1.0), (own, 1.0)):
             F = _columns(self.basis, extension, part.X)
-            R = inverse(self._covariance(part, kernel), kernel)[0]
+            R = self._R(part, kernel)
             Lambda += sign * (F.T @ R @ F)
             eta += sign * (F.T @ (R @ part.y))
             gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
@@ -167,8 +167,8 @@ class Disclosed:
         growing = self.model.basis is None
         return self.basis.extended(X if growing else X[:0])
 
-    def _covariance(self, own: Own, kernel: Kernel) -> Array:
-        return covariance(own.X, own.noise, kernel, self.model.individual_share, self.model.lam)
+    def _R(self, own: Own, kernel: Kernel) -> Array:
+        return own.R(kernel, self.model.individual_share, self.model.lam)
 
     def std(self, variance: Array, observation: bool = False) -> Array:
         """Standard deviations from variances in units of σ²; those of an observation have λ more."""

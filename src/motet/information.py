@@ -39,8 +39,8 @@ class Information:
         n = len(inputs)
         G, g, tasks = np.zeros(n * n), np.zeros(n), np.zeros(n, dtype=np.intp)
         for some in _gathered(batches, max(CHUNK, n * n)):
-            at = np.concatenate([(b.h[:, :, None] * n + b.h[:, None, :]).ravel() for b in some])
-            G += np.bincount(at, np.concatenate([b.R.ravel() for b in some]), minlength=n * n)
+            at = _together([b.h[:, :, None] * n + b.h[:, None, :] for b in some])
+            G += np.bincount(at, _together([b.R for b in some]), minlength=n * n)
         for batch in batches:
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
             tasks += np.bincount(batch.h.ravel(), minlength=n)
@@ -123,6 +123,10 @@ def _gathered(batches: Iterable[Batch], numbers: int) -> Iterator[list[Batch]]:
                 some = []
     if some:
         yield some
+
+
+def _together(arrays: list[Array]) -> Array:
+    return arrays[0].ravel() if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
 
 
 def _parts(batch: Batch, numbers: int, most: int | None = None) -> Iterable[Batch]:

@@ -174,4 +174,5 @@ def evidence(
 def residual_quadratic(batches: Iterable[Batch], F: Array, theta: Array) -> float:
     """Σ rʲᵀRʲrʲ; the form that keeps its digits under an offset in y."""
     fitted = F @ theta
-    return sum(float(np.einsum("mi,mij,mj->", r, b.R, r, optimize=True)) for b in batches for r in [b.y - fitted[b.h]])
+    residuals = ((b.R, b.y - fitted[b.h]) for b in batches)
+    return sum(float(np.vdot(r, R @ r[:, :, None])) for R, r in residuals)

@@ -19,8 +19,9 @@ from motet.arrays import LARGEST, Array, Index, match, numbers
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.gram import gram, linear_factor
 from motet.kernels import affine
+from motet.stacks import inverse, inverse_of_low_rank
 
-CHUNK = 2**18  # numbers in one temporary of a stack: it stays in the cache
+CHUNK = 2**20  # numbers in one temporary of a stack
 
 
 def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
@@ -61,32 +62,40 @@ def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     order = np.argsort(task * (input.max(initial=0) + 1) + input, kind="stable")
     task, input, y, noise = task[order], input[order], y[order], noise[order]
     first = np.flatnonzero(_changes(task) | _changes(input))
-    count = np.diff(first, append=len(task))
-    once = count == 1
-    precision = np.add.reduceat(1.0 / noise, first) if len(first) else np.empty(0)
-    mean = np.add.reduceat(y / noise, first) / precision if len(first) else np.empty(0)
-    folded_y, folded_noise = np.where(once, y[first], mean), np.where(once, noise[first], 1.0 / precision)
-    squares = (y - np.repeat(folded_y, count)) ** 2 / noise
     start = np.flatnonzero(_changes(task[first]))
     raw = first[start]
-    return Folded(
+    folded = Folded(
         task=task[raw],
         start=np.append(start, len(first)),
         input=input[first],
-        y=folded_y,
-        noise=folded_noise,
+        y=y[first],
+        noise=noise[first],
         rows=np.diff(raw, append=len(task)),
-        squares=_sums(squares, raw),
-        log_noise=_sums(np.log(noise), raw) - _sums(np.log(folded_noise), start),
+        squares=np.zeros(len(start)),
+        log_noise=np.zeros(len(start)),
     )
+    count = np.diff(first, append=len(task))
+    if len(first) < len(task):
+        _fold_repeats(folded, raw, count, y, noise)
+    return folded
+
+
+def _fold_repeats(folded: Folded, raw: Index, count: Index, y: Array, noise: Array) -> None:
+    """Put the groups that have several rows right; ``raw`` is where tasks start among the sorted rows."""
+    several = np.flatnonzero(count > 1)
+    rows = np.flatnonzero(np.repeat(count > 1, count))
+    y, noise, group = y[rows], noise[rows], np.repeat(np.arange(len(several)), count[several])
+    precision = np.bincount(group, 1.0 / noise)
+    mean = np.bincount(group, y / noise) / precision
+    folded.y[several], folded.noise[several] = mean, 1.0 / precision
+    owner = np.searchsorted(raw, rows, side="right") - 1
+    np.add.at(folded.squares, owner, (y - mean[group]) ** 2 / noise)
+    np.add.at(folded.log_noise, owner, np.log(noise))
+    np.add.at(folded.log_noise, np.searchsorted(folded.start, several, side="right") - 1, np.log(precision))
 
 
 def _changes(a: Index) -> NDArray[np.bool_]:
     return np.append(True, a[1:] != a[:-1])[: len(a)]
-
-
-def _sums(a: Array, start: Index) -> Array:
-    return np.add.reduceat(a, start) if len(start) else np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +139,11 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``."""
     m, size = h.shape
     A = linear_factor(kernel, X.shape[1])
-    small = A is not None and len(A) < size  # a linear kernel of lower rank than the tasks' size
-    U = np.sqrt(share) * affine(X) @ A.T if A is not None and small else None
-    K = share * gram(kernel, X) if not small and len(X) ** 2 <= 4 * h.size * size else None  # cheaper than task by task
+    U = K = None
+    if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
+        U = np.sqrt(share) * affine(X) @ A.T
+    elif len(X) ** 2 <= min(CHUNK, 4 * h.size * size):  # few inputs: all their pairs at once
+        K = share * gram(kernel, X).ravel()
     R, log_det = np.empty((m, size, size)), np.empty(m)
     step = max(1, CHUNK // (size * (size + X.shape[1])))
     for begin in range(0, m, step):
@@ -141,60 +152,26 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
         if U is not None:
             R[part], log_det[part] = inverse_of_low_rank(U[at], scaled)
             continue
-        V = share * gram(kernel, X[at]) if K is None else K[at[:, :, None], at[:, None, :]]
-        R[part], log_det[part] = inverse(with_diagonal(V, scaled), kernel)
-    return R, log_det
-
-
-def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
-    """(UUᵀ + diag)⁻¹ and its log determinant, for stacks, by the matrix inversion lemma."""
-    D = 1.0 / diagonal
-    DU = D[..., None] * U
-    L = np.linalg.cholesky(np.eye(U.shape[-1]) + U.swapaxes(-1, -2) @ DU)
-    H = inverse_of_lower(L) @ DU.swapaxes(-1, -2)
-    log_det = np.log(D).sum(axis=-1) - 2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
-    return with_diagonal(-H.swapaxes(-1, -2) @ H, D), log_det
-
-
-def covariance(X: Array, noise: Array, kernel: Kernel, share: float, lam: float) -> Array:
-    """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ of one task, or of a stack of them."""
-    return with_diagonal(share * gram(kernel, X), lam * noise)
+        V = share * gram(kernel, X[at]) if K is None else K.take(at[:, :, None] * len(X) + at[:, None, :])
+        R[part], log_det[part] = inverse(with_diagonal(V, scaled))
+    return checked(R, log_det, kernel)
 
 
 def with_diagonal(V: Array, more: Array) -> Array:
     """V with ``more`` added to its diagonal, in place."""
-    diagonal = np.arange(V.shape[-1])
-    V[..., diagonal, diagonal] += more
+    diagonal = np.einsum("...ii->...i", V)
+    diagonal += more
     return V
 
 
-def inverse(V: Array, kernel: Kernel) -> tuple[Array, Array]:
-    """V⁻¹ and log |V⁻¹| of a positive definite matrix, or of a stack of them."""
-    try:
-        L = np.linalg.cholesky(V)
-        log_det = -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
-    except np.linalg.LinAlgError:
-        log_det = np.nan
+def checked(V: Array, log_det: Array, kernel: Kernel) -> tuple[Array, Array]:
+    """Refuse what has no inverse, and say whose fault it is."""
     if not np.isfinite(log_det).all():
         raise NotPositiveDefinite(
             f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
             "or give that task another kernel"
         )
-    half = inverse_of_lower(L)
-    return half.swapaxes(-1, -2) @ half, log_det
-
-
-def inverse_of_lower(L: Array) -> Array:
-    """L⁻¹ of a lower triangular matrix or a stack of them; small ones row by row over the whole stack."""
-    size = L.shape[-1]
-    if size > 16:
-        return np.linalg.inv(L)
-    half = np.zeros_like(L)
-    for i in range(size):
-        half[..., i, i] = 1.0 / L[..., i, i]
-        half[..., i, :i] = np.einsum("...k,...kj->...j", L[..., i, :i], half[..., :i, :i])
-        half[..., i, :i] *= -half[..., i, i, None]
-    return half
+    return V, log_det
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +181,14 @@ class Own:
     X: Array
     y: Array
     noise: Array
+
+    def covariance(self, kernel: Kernel, share: float, lam: float) -> Array:
+        """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
+        return with_diagonal(share * gram(kernel, self.X), lam * self.noise)
+
+    def R(self, kernel: Kernel, share: float, lam: float) -> Array:
+        V, log_det = inverse(self.covariance(kernel, share, lam)[None])
+        return checked(V, log_det, kernel)[0][0]
 
     @classmethod
     def of(cls, X: Array, y: Array, noise: Array) -> Own:
