@@ -74,7 +74,7 @@ def test_an_extension_spans_further_inputs() -> None:
     basis, F, order = Basis.grown(RBF(1.0), X[:10], "constant", False)
     assert sorted(order) == list(range(10))
     np.testing.assert_allclose(F, basis.columns(X[order]), atol=1e-9)
-    more = basis.extended(X[8:15])
+    more = basis.extended(X[8:15], basis.e(X[8:15]))
     assert len(more.landmarks) == 5
     E = basis.e(X)
     full = np.hstack([E, more.e(X, E)])

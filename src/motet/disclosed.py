@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, frozen, match
+from motet.arrays import Array, as_bytes, frozen, match
 from motet.basis import Basis, Extension, Features
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.files import checksum, pack, unpack
@@ -93,6 +93,11 @@ class Disclosed:
     def posterior(self) -> Posterior:
         return Posterior(Factor(self.Lambda, self.basis.prior, self.model.common_share), self.theta)
 
+    @cached_property
+    def _spanned(self) -> frozenset[bytes]:
+        """The inputs that a growing basis was made of."""
+        return frozenset(as_bytes(self.inputs))
+
     @property
     def H(self) -> Array:
         """B⁻¹. Without a bias, and with K̆ = LDLᵀ, the article's H is D^½ times this times D^½."""
@@ -125,8 +130,7 @@ class Disclosed:
             check_dimension(kernel, X.shape[1])
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
             return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
-        extension = self._extension(own.X)
-        F = _columns(self.basis, extension, own.X)
+        extension, F = self._extended(own.X)
         R = self._R(own, kernel)
         V = own.covariance(kernel, self.model.individual_share, self.model.lam)
         return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
@@ -140,10 +144,9 @@ class Disclosed:
     def replaced(self, own: Own, released: Own | None, kernel: Kernel) -> Estimate:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
         if released is None:
-            none = Extension(self.basis, own.X[:0], np.empty((0, 0)))
-            R = self._R(own, kernel)
-            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X), R)
-        extension = self._extension(own.X)
+            none = self.basis.extended(own.X[:0], np.empty((0, self.basis.rank)))
+            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X), self._R(own, kernel))
+        extension, _ = self._extended(own.X)
         spare = len(extension.landmarks)
         Lambda, eta, theta = (np.pad(a, (0, spare)) for a in (self.Lambda, self.eta, self.theta))
         gradient = np.zeros(len(theta))
@@ -163,9 +166,15 @@ class Disclosed:
     def _rows(self, X: Any) -> Array:
         return self.model.rows(X, self.landmarks.shape[1])
 
-    def _extension(self, X: Array) -> Extension:
-        growing = self.model.basis is None
-        return self.basis.extended(X if growing else X[:0])
+    def _extended(self, X: Array) -> tuple[Extension, Array]:
+        """What a growing basis lacks for these inputs, and all columns there."""
+        F = self.basis.columns(X)
+        E = F[:, : self.basis.rank]
+        lacking = (
+            [k for k, row in enumerate(as_bytes(X)) if row not in self._spanned] if self.model.basis is None else []
+        )
+        extension = self.basis.extended(X[lacking], E[lacking])
+        return extension, np.hstack([F, extension.e(X, E)])
 
     def _R(self, own: Own, kernel: Kernel) -> Array:
         return own.R(kernel, self.model.individual_share, self.model.lam)

@@ -75,7 +75,8 @@ class Engine:
 
     def learn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:
         """Take one example; a repeat, a known input or a new one (Algorithms 3, 4 and 5) are all the same here."""
-        self.learn_many([task], [x], [y], [noise])
+        if not self._examples.append_plain(task, x, y, noise):
+            self.learn_many([task], [x], [y], [noise])
 
     def learn_many(self, tasks: Sequence[Hashable] | Array, X: Any, y: Any, noise: Any = None) -> None:
         """Take many examples, all or none."""

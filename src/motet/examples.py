@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import Array, Index, as_bytes, distinct, match
+from motet.arrays import LARGEST, Array, Index, as_bytes, distinct, match
 from motet.errors import InvalidData
+
+PLAIN = (int, str)  # labels that are never missing and always hashable
 
 
 class Column:
@@ -28,13 +30,20 @@ class Column:
         return self._store[: self._n]
 
     def extend(self, more: Any) -> None:
-        n = self._n + len(more)
+        self._reserve(n := self._n + len(more))
+        self._store[self._n : n] = more
+        self._n = n
+
+    def append(self, value: Any) -> None:
+        self._reserve(self._n + 1)
+        self._store[self._n] = value
+        self._n += 1
+
+    def _reserve(self, n: int) -> None:
         if n > len(self._store):
             grown = np.empty((max(n, 2 * len(self._store)), *self._store.shape[1:]), dtype=self._store.dtype)
             grown[: self._n] = self.values
             self._store = grown
-        self._store[self._n : n] = more
-        self._n = n
 
 
 class Examples:
@@ -96,6 +105,33 @@ class Examples:
         return np.unique(self._input.values[self._alive.values])
 
     # --- what changes them ---
+
+    def append_plain(self, label: Hashable, x: Any, y: Any, noise: Any) -> bool:
+        """One row at once, where it is plainly right; False, and nothing done, where it needs a closer look."""
+        row = np.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else None
+        if row is None or row.dtype != np.float64 or row.shape != (self.dimension,) or label.__class__ not in PLAIN:
+            return False
+        small = all(-LARGEST < value < LARGEST for value in row.tolist())
+        if not (small and isinstance(y, float) and isinstance(noise, float)):
+            return False
+        if not (-LARGEST < y < LARGEST and 1 / LARGEST < noise < LARGEST):
+            return False
+        row = row + 0.0
+        task = self._numbers.setdefault(label, len(self._numbers))
+        input = self.known.setdefault(row.tobytes(), len(self.known))
+        if task == len(self._count.values):
+            self._count.append(0)
+            self._changed.append(False)
+        if input == len(self.inputs):
+            self._inputs.append(row)
+        self._task.append(task)
+        self._input.append(input)
+        self._y.append(y)
+        self._noise.append(noise)
+        self._alive.append(True)
+        self._count.values[task] += 1
+        self._changed.values[task] = True
+        return True
 
     def append(self, task: Index, X: Array, y: Array, noise: Array) -> None:
         """Rows of tasks that ``enrol`` has numbered."""

@@ -10,12 +10,12 @@ import numpy as np
 
 from motet.arrays import Array
 
-LARGEST = 12  # beyond it LAPACK is faster
+LARGEST, FEWEST = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
 
 
 def inverse(V: Array) -> tuple[Array, Array]:
     """V⁻¹ and log |V⁻¹| of a stack, NaN where a matrix is not positive definite."""
-    if V.shape[-1] > LARGEST:
+    if V.shape[-1] > LARGEST or len(V) < FEWEST:
         return _by_lapack(V)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         L = _cholesky(np.ascontiguousarray(np.moveaxis(V, 0, -1)))
