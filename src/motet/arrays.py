@@ -94,16 +94,21 @@ def distinct(X: Array) -> tuple[Index, Index]:
 
 
 def _numbered(hashes: NDArray[np.uint64]) -> tuple[int, Index]:
-    """How many different numbers there are, and for each which of them it is."""
+    """How many different hashes there are, and for each which of them it is."""
     seen = np.unique(hashes[:SAMPLE])
-    at = np.searchsorted(seen, hashes)
-    missed = seen[np.minimum(at, len(seen) - 1)] != hashes
-    if 10 * np.count_nonzero(missed) > len(hashes):  # few repeat: sort them all
+    table = np.zeros(2**20, dtype=np.intp)  # by a hash's leading bits
+    table[seen >> np.uint64(44)] = np.arange(len(seen))
+    at = table[hashes >> np.uint64(44)]
+    missed = np.flatnonzero(seen[at] != hashes)
+    if 10 * len(missed) > len(hashes):  # few repeat: sort them all
         seen, at = np.unique(hashes, return_inverse=True)
-    elif missed.any():
-        seen = np.union1d(seen, hashes[missed])
-        at = np.searchsorted(seen, hashes)
-    return len(seen), at
+        return len(seen), at
+    others, which = np.unique(hashes[missed], return_inverse=True)
+    where = np.searchsorted(seen, others)
+    new = seen[np.minimum(where, len(seen) - 1)] != others
+    where[new] = len(seen) + np.arange(np.count_nonzero(new))
+    at[missed] = where[which]
+    return len(seen) + int(np.count_nonzero(new)), at
 
 
 def _hash(X: Array) -> NDArray[np.uint64]:

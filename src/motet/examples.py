@@ -202,7 +202,8 @@ class Examples:
 
     def of_tasks(self, which: NDArray[np.bool_]) -> tuple[Index, Index, Array, Array]:
         """Task and input numbers, outputs and noise of all rows of the chosen tasks."""
-        rows = np.flatnonzero(self._alive.values & which[self._task.values])
+        chosen = self._alive.values & which[self._task.values]
+        rows = slice(None) if chosen.all() else np.flatnonzero(chosen)
         return self._task.values[rows], self._input.values[rows], self._y.values[rows], self._noise.values[rows]
 
     def _rows_of(self, number: int) -> Index:

@@ -6,7 +6,9 @@ Rʲ = [(1−α)K̃ʲ(hʲ,hʲ) + λ diag w̄ʲ]⁻¹ is then one batched inverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -142,19 +144,32 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
     U = K = None
     if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
         U = np.sqrt(share) * affine(X) @ A.T
-    elif len(X) ** 2 <= min(CHUNK, 4 * h.size * size):  # few inputs: all their pairs at once
+    elif len(X) ** 2 <= (2**18 if A is not None else h.size * size // 4):  # few pairs in all
         K = share * gram(kernel, X).ravel()
     R, log_det = np.empty((m, size, size)), np.empty(m)
-    step = max(1, CHUNK // (size * (size + X.shape[1])))
-    for begin in range(0, m, step):
-        part = slice(begin, begin + step)
+
+    def invert(part: slice) -> None:
         at, scaled = h[part], lam * noise[part]
         if U is not None:
             R[part], log_det[part] = inverse_of_low_rank(U[at], scaled)
-            continue
+            return
         V = share * gram(kernel, X[at]) if K is None else K.take(at[:, :, None] * len(X) + at[:, None, :])
         R[part], log_det[part] = inverse(with_diagonal(V, scaled))
+
+    on_all_cores(invert, m, CHUNK // (size * (size + X.shape[1])))
     return checked(R, log_det, kernel)
+
+
+def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
+    """Do ``work`` on runs of ``step`` of the numbers below ``m``; numpy lets go of the interpreter meanwhile."""
+    step = max(1, step)
+    parts = [slice(begin, begin + step) for begin in range(0, m, step)]
+    if len(parts) < 2:
+        for part in parts:
+            work(part)
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(work, parts))
 
 
 def with_diagonal(V: Array, more: Array) -> Array:
