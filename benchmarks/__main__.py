@@ -23,11 +23,12 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
 
 def markdown(rows: list[Row], growth: list[str]) -> str:
     lines = ["# Results", "", "Written by `make bench`: ratios in one run, medians of several, both sides alike.", ""]
+    lines += ["<!-- --8<-- [start:table] -->", ""]  # the docs show what is between these marks
     lines += [machine(THREADS), "", "| job | against | ratio | goal | met |", "|---|---|---|---|---|"]
     lines += ["| " + " | ".join(cells(row)) + " |" for row in rows]
     lines += ["", *(f"- {row.job}: {row.note}." for row in rows if row.note)]
     lines += ["", "How the time of a fit grows:", "", *(f"- {line}." for line in growth)] if growth else []
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "<!-- --8<-- [end:table] -->"]) + "\n"
 
 
 def main() -> None:

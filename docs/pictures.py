@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from motet import Engine
+from motet import Engine, MixedEffectRegressor
 from motet.demo import MODEL, TIMES, simulate
+from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 
 HERE = Path(__file__).parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe
@@ -40,5 +42,65 @@ def curves() -> None:
     fig.savefig(HERE / "curves.png", dpi=110)
 
 
+def groups() -> None:
+    """Rows of five clinics: two that were fitted, one never seen, and the average."""
+    rng = np.random.default_rng(0)
+    clinic, dose = rng.integers(5, size=150), rng.uniform(0, 3, size=150)
+    level = np.linspace(-1, 1, 5)
+    y = np.sin(dose) + level[clinic] + 0.1 * rng.normal(size=150)
+    reg = MixedEffectRegressor(RBF(1.0), Linear([[1, 0], [0, 0.1]]), alpha=0.5, lam=0.02)
+    reg.fit(dose[:, None], y, task=clinic)
+    at = np.linspace(0, 4, 81)[:, None]
+    fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
+    panels = {"known group": np.full(81, 3), "new group": np.full(81, -1), "no group: the average": None}
+    for ax, (title, task) in zip(axes, panels.items()):
+        mean, std = reg.predict(at, task=task, return_std=True)
+        colour = AVERAGE if task is None else CLIENT
+        ax.plot(dose, y, ".", color="#bbbbbb", ms=4, label="rows of all groups")
+        if title == "known group":
+            ax.plot(dose[clinic == 3], y[clinic == 3], ".", color="black", ms=6, label="its own rows")
+        ax.fill_between(
+            at[:, 0], mean - 1.96 * std, mean + 1.96 * std, color=colour, alpha=0.2, lw=0, label="95 % band"
+        )
+        ax.plot(at[:, 0], mean, color=colour, label="prediction")
+        ax.set(title=title, xlabel="dose")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    fig.savefig(HERE / "groups.png", dpi=110)
+
+
+def ratings() -> None:
+    """Error of 400 simulated users' tastes against the number of ratings that each gave."""
+    rng = np.random.default_rng(1)
+    songs = rng.uniform(size=(60, 5)) ** 2
+    songs /= np.linalg.norm(songs, axis=1, keepdims=True)
+    truth = songs @ [2.0, 0.0, 0.0, 0.0, -2.0] + rng.normal(size=(400, 5)) @ songs.T
+    counts = (1, 2, 3, 5, 8, 12)
+    ways = {
+        "separate (α = 0)": (0.0, "s-", "#009E73"),
+        "pooled (α = 1)": (1.0, "^-", AVERAGE),
+        "mixed": (0.3, "o-", CLIENT),
+    }
+    fig, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
+    for name, (alpha, style, colour) in ways.items():
+        errors = []
+        for count in counts:
+            picks = np.random.default_rng(2)
+            item = np.concatenate([picks.choice(60, size=count, replace=False) for _ in range(400)])
+            user = np.repeat(np.arange(400), count)
+            y = truth[user, item] + 0.1 * picks.normal(size=len(user))
+            reg = MixedEffectRegressor(ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0), alpha=alpha, lam=0.02)
+            reg.fit(songs[item], y, task=user)
+            found = reg.predict(np.tile(songs, (400, 1)), task=np.repeat(np.arange(400), 60)).reshape(400, 60)
+            errors.append(np.sqrt(np.mean((found - truth) ** 2)))
+        ax.plot(counts, errors, style, color=colour, label=name)
+    ax.set(xlabel="ratings a user gave", ylabel="error of the predicted taste (RMSE)", ylim=(0, None), xticks=counts)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    fig.savefig(HERE / "ratings.png", dpi=110)
+
+
 if __name__ == "__main__":
     curves()
+    groups()
+    ratings()
