@@ -48,6 +48,8 @@ def draw() -> list[str]:
         ax.loglog(sizes[-3:], guide, "--", color="#D55E00", label=f"slope {last:.2f}")
         ax.set(xlabel=sweep, title=rest)
         ax.title.set_fontsize(10)
+        ax.set_xticks(sizes, [f"{size // 1000}k" if size >= 1000 else str(size) for size in sizes])
+        ax.xaxis.minorticks_off()
         ax.legend(frameon=False, loc="upper left")
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("seconds of one fit")
