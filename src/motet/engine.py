@@ -22,7 +22,7 @@ from motet.information import Information
 from motet.kernels import check_dimension
 from motet.model import Model
 from motet.posterior import Evidence, Posterior, evidence, residual_quadratic
-from motet.predictions import predict
+from motet.predictions import predict, predict_all
 from motet.task import Batch, Own, batches, fold, outputs
 
 LARGEST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
@@ -166,6 +166,14 @@ class Engine:
         parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
         mean, variance = predict(last.release, parts, self._examples.inputs, task, X, return_std)
         return (mean, last.release.std(variance, observation)) if return_std else mean
+
+    def predict_all(self, X: Any) -> Array:
+        """Every task at the same inputs: a row for each label of ``tasks``, a column for each input."""
+        last = self._folded()
+        X = self.model.rows(X, self._examples.dimension)
+        parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
+        everything = predict_all(last.release, parts, self._examples.inputs, len(self._examples.changes), X)
+        return everything[self._examples.numbers(self.tasks)]
 
     # --- folding ---
 

@@ -47,6 +47,22 @@ def predict(
     return mean, spread + np.maximum(shift, 0.0) + model.common_share * residual
 
 
+def predict_all(
+    release: Disclosed, parts: Iterable[tuple[Batch, Kernel]], inputs: Array, tasks: int, X: Array
+) -> Array:
+    """f̂ of each of ``tasks`` tasks, by number, at all of X."""
+    out = np.tile(release.average(X), (tasks, 1))
+    fitted = release.average(inputs)
+    for batch, kernel in parts:
+        k = release.model.individual_share * gram(kernel, inputs, X)
+        for rows in _pieces(np.arange(len(batch.task)), len(inputs)):
+            own = batch.take(rows)
+            a = np.zeros((len(rows), len(inputs)))
+            a[np.arange(len(rows))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]
+            out[own.task] += a @ k
+    return out
+
+
 def _columns(release: Disclosed, inputs: Array, h: Index) -> Array:
     """φ at stacked inputs, each evaluated once."""
     used, at = np.unique(h, return_inverse=True)
