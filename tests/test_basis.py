@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motet.basis import Basis, Eigen, Features, Landmarks
-from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite
+from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Linear, On
 from tests.oracles import Array
 
@@ -92,8 +92,8 @@ def test_bias_columns() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Landmarks([]), EmptyData, "table of points"),
-        (lambda: Landmarks([1.0, 2.0]), EmptyData, "table of points"),
+        (lambda: Landmarks(np.empty((0, 2))), EmptyData, "table of points"),
+        (lambda: Landmarks([1.0, 2.0]), WrongDimension, "table of points"),
         (lambda: Landmarks([[float("nan")]]), NotFinite, "finite points"),
         (lambda: Landmarks([["noon"]]), InvalidData, "points must be real numbers"),
         (lambda: Eigen(X, 0), InvalidModel, "rank from 1 to 30"),

@@ -146,6 +146,8 @@ def test_frames_with_a_task_column(frame: Any) -> None:
     assert reg.n_features_in_ == 1
     with pytest.raises(InvalidData, match="leave task= out"):
         reg.fit(table, y, task=task)
+    with pytest.raises(InvalidData, match="a column 'who' of tasks, got DataFrame"):
+        reg.fit(table[["x"]], y)
     with pytest.raises(InvalidData, match="a column 'who' of tasks, got ndarray"):
         regressor(task="who").fit(X, y)
 
@@ -162,7 +164,7 @@ def test_weights_are_repeats_and_zero_drops_the_row() -> None:
     with pytest.raises(EmptyData, match="zero"):
         regressor().fit(X, y, sample_weight=0 * y)
     for bad in (-1.0, np.nan):
-        with pytest.raises(InvalidData, match="none negative"):
+        with pytest.raises(InvalidData, match="not negative; row 18 is"):
             regressor().fit(X, y, sample_weight=np.where(task == 3, bad, 1.0))
 
 
@@ -294,12 +296,21 @@ def test_refused_settings_show_in_fit(change: dict[str, Any], error: type[Except
         regressor(**change).fit(X, X[:, 0])
 
 
+def test_names_of_kernels() -> None:
+    model = MixedEffectRegressor().fit([[0.0], [1.0]], [1.0, 2.0]).engine_.model
+    assert (model.common, model.individual) == (RBF(1.0), DotProduct(0.0))
+
+
 def test_refused_labels() -> None:
     X, y, task = study()
-    with pytest.raises(WrongDimension, match="240 labels, one for each row, got 239"):
+    with pytest.raises(WrongDimension, match="240 task labels, one for each input"):
         regressor().fit(X, y, task=task[1:])
     with pytest.raises(WrongDimension, match="labels"):
         regressor().fit(X, y, task="one")
+    with pytest.raises(WrongDimension, match="sample_weight must hold 240"):
+        regressor().fit(X, y, sample_weight=[1.0, 2.0])
+    with pytest.raises(InvalidData, match="real numbers"):
+        regressor().fit(X, y, sample_weight=["heavy"] * 240)
 
 
 def test_one_problem_for_the_dense_process_by_hand() -> None:

@@ -16,7 +16,7 @@ Index: TypeAlias = NDArray[Any]  # of whole numbers
 BLOCK = 64
 FEW = 100  # rows that are looked up one by one
 SAMPLE = 2**14  # rows whose values are expected of the others
-LARGEST = 1e150  # beyond it squares overflow
+BOUND = 1e150  # beyond it squares overflow
 
 
 def numbers(values: Any, what: str) -> Array:
@@ -35,6 +35,12 @@ def frozen(a: Array) -> Array:
     view = a.view()
     view.flags.writeable = False
     return view
+
+
+def runs(n: int, step: int) -> list[slice]:
+    """The numbers below ``n`` in runs of ``step``."""
+    step = max(1, step)
+    return [slice(begin, begin + step) for begin in range(0, n, step)]
 
 
 def lower(a: Array) -> Array:
@@ -82,12 +88,13 @@ def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
     if not len(X):
         return np.arange(0), np.arange(0)
-    number, same_as = _numbered(np.concatenate([_hash(part) for part in _pieces(X)]))
+    parts = runs(len(X), 2**15 // X.shape[1])  # they fit the cache
+    number, same_as = _numbered(np.concatenate([_hash(X[part]) for part in parts]))
     if number == len(X):
         return np.arange(number), np.arange(number)
     first = np.empty(number, dtype=np.intp)
     first[same_as] = np.arange(len(X))
-    if all(np.array_equal(X[first[i]], x) for i, x in zip(_pieces(same_as, X.shape[1]), _pieces(X))):
+    if all(np.array_equal(X[first[same_as[part]]], X[part]) for part in parts):
         return first, same_as
     same_as, first = _look_up(X, {})  # two different rows share a hash
     return first, same_as
@@ -117,12 +124,6 @@ def _hash(X: Array) -> NDArray[np.uint64]:
     words *= _multipliers(X.shape[1])
     words ^= words >> np.uint64(29)
     return words.sum(axis=1)
-
-
-def _pieces(a: Array, columns: int | None = None) -> list[Array]:
-    """Runs of rows that fit the cache."""
-    step = max(1, 2**15 // (a.shape[1] if columns is None else columns))
-    return [a[begin : begin + step] for begin in range(0, len(a), step)]
 
 
 @lru_cache

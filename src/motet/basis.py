@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, lower, numbers
 from motet.catalogue import Catalogue
-from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite
+from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.gram import gram, linear_factor
 from motet.kernels import affine
 
@@ -239,7 +239,9 @@ def inverse_of_lower(C: Array) -> Array:
 
 def _points(points: Any) -> Array:
     array = numbers(points.rows if isinstance(points, Catalogue) else points, "points") + 0.0
-    if array.ndim != 2 or not len(array):
+    if array.ndim != 2:
+        raise WrongDimension(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
+    if not len(array):
         raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
     if not np.isfinite(array).all():
         raise NotFinite("a basis needs finite points")

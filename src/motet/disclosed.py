@@ -131,8 +131,8 @@ class Disclosed:
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
             return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
         extension, F = self._extended(own.X)
-        R = self._R(own, kernel)
         V = own.covariance(kernel, self.model.individual_share, self.model.lam)
+        R = own.inverse(V, kernel)
         return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
@@ -177,7 +177,7 @@ class Disclosed:
         return extension, np.hstack([F, extension.e(X, E)])
 
     def _R(self, own: Own, kernel: Kernel) -> Array:
-        return own.R(kernel, self.model.individual_share, self.model.lam)
+        return own.inverse(own.covariance(kernel, self.model.individual_share, self.model.lam), kernel)
 
     def std(self, variance: Array, observation: bool = False) -> Array:
         """Standard deviations from variances in units of σ²; those of an observation have λ more."""

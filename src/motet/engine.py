@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index
+from motet.arrays import Array
 from motet.basis import Basis
 from motet.disclosed import Coefficients, Disclosed
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
@@ -25,7 +25,8 @@ from motet.posterior import Evidence, Posterior, evidence, residual_quadratic
 from motet.predictions import predict, predict_all
 from motet.task import Batch, Own, batches, fold, outputs
 
-LARGEST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
+FAR = 1e4  # spreads from 0 where a linear bias that nothing centres begins to lose digits
+MOST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,7 @@ class Engine:
         y, noise = outputs(y, noise, len(X))
         if not len(X):
             raise EmptyData("nothing to learn: expected at least one example")
-        if not isinstance(tasks, (Sequence, np.ndarray)) or isinstance(tasks, str) or len(tasks) != len(X):
-            raise WrongDimension(f"expected a list of {len(X)} task labels, one for each input, got {tasks!r:.60}")
-        task = self._examples.enrol(tasks)
+        task = self._examples.enrol(one_each(tasks, len(X)))
         if self._examples.dimension is None:
             self._open(X.shape[1])
         self._examples.append(task, X, y, noise)
@@ -153,7 +152,6 @@ class Engine:
     @property
     def inputs(self) -> Array:
         """The unique inputs of all tasks."""
-        self._folded()
         return self._examples.inputs[self._examples.used]
 
     def predict_many(
@@ -162,7 +160,7 @@ class Engine:
         """Every row's own task at its input; a label without examples, or None, is a new individual."""
         last = self._folded()
         X = self.model.rows(X, self._examples.dimension)
-        task = self._examples.numbers(tasks)
+        task = self._examples.numbers(one_each(tasks, len(X)))
         parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
         mean, variance = predict(last.release, parts, self._examples.inputs, task, X, return_std)
         return (mean, last.release.std(variance, observation)) if return_std else mean
@@ -198,29 +196,30 @@ class Engine:
         for label, kernel in self._kernel_of.items():
             if label in self._examples:
                 kernel_of[self._examples.number(label)] = kernel
+        self._check_size()
         task, *triple = self._examples.of_tasks(changed)
-        self._check_size(task)
         for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
             which = kernel_of[task] == kernel if self._kernel_of else slice(None)
             folded = fold(task[which], *(a[which] for a in triple))
-            for batch in self._inverted(folded, self._kernels[kernel]):
+            largest = int(np.diff(folded.start).max(initial=0))
+            if largest > MOST:
+                raise InvalidData(f"a task with {largest} inputs is too large (at most {MOST}): thin or split it")
+            shares = self.model.individual_share, self.model.lam
+            for batch in batches(folded, self._examples.inputs, self._kernels[kernel], *shares):
                 key = (int(kernel), batch.h.shape[1])
                 fresh[key] = fresh[key].joined(batch) if key in fresh else batch
         return fresh
 
-    def _check_size(self, task: Index) -> None:
-        """Refuse what would not fit into memory, before it is tried."""
-        growing = self._fixed is None and len(self._examples.inputs) > LARGEST
-        if growing and (n := len(self._examples.used)) > LARGEST:
+    def _check_size(self) -> None:
+        """Refuse what would not fit into memory, or would lose its digits, before it is tried."""
+        growing = self._fixed is None and len(self._examples.inputs) > MOST
+        if growing and (n := len(self._examples.used)) > MOST:
             raise InvalidModel(
-                f"{n} unique inputs are too many for a growing basis (at most {LARGEST}): "
+                f"{n} unique inputs are too many for a growing basis (at most {MOST}): "
                 "give the model basis=Landmarks(…), Eigen(…) or Features()"
             )
-        if len(task) and (largest := int(np.bincount(task).max())) > LARGEST:
-            raise InvalidData(f"a task of {largest} examples is too large (at most {LARGEST}): thin or split it")
-
-    def _inverted(self, folded: Any, kernel: Kernel) -> Any:
-        return batches(folded, self._examples.inputs, kernel, self.model.individual_share, self.model.lam)
+        if self.model.bias == "linear" and self._fixed is not None and not len(self._fixed.landmarks):
+            _refuse_far(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
 
     def _solved(self, by_key: dict[tuple[int, int], Batch]) -> Fold:
         """The sums of all tasks, the weights of the basis, and the release."""
@@ -254,3 +253,26 @@ def _used(all_batches: list[Batch], n: int) -> Array:
     for batch in all_batches:
         used[batch.h] = True
     return used
+
+
+def _refuse_far(X: Array) -> None:
+    """A linear bias counts from amid the landmarks; without any, columns far from 0 would cost it its digits."""
+    if not len(X):
+        return
+    mean, std = X.mean(axis=0), X.std(axis=0)
+    far = (np.abs(mean) > FAR * std) & (X.max(axis=0) > X.min(axis=0))
+    if far.any():
+        k = int(np.argmax(far))
+        raise InvalidData(
+            f"feature {k} of the inputs is {mean[k]:.3g} ± {std[k]:.3g}: too far from 0 for a linear bias "
+            "in this basis; subtract its mean first"
+        )
+
+
+def one_each(tasks: Any, n: int) -> Any:
+    """Labels, one for each of ``n`` inputs: a list, a tuple, an array or a column of a data frame."""
+    tasks = tasks.to_numpy() if hasattr(tasks, "to_numpy") else tasks
+    listed = isinstance(tasks, (list, tuple)) or (isinstance(tasks, np.ndarray) and tasks.ndim == 1)
+    if not listed or len(tasks) != n:
+        raise WrongDimension(f"expected a list of {n} task labels, one for each input, got {tasks!r:.60}")
+    return tasks

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import LARGEST, Array, Index, as_bytes, distinct, match
+from motet.arrays import BOUND, Array, Index, as_bytes, distinct, match
 from motet.errors import InvalidData
 
 PLAIN = (int, str)  # labels that are never missing and always hashable
@@ -94,7 +94,10 @@ class Examples:
     def numbers(self, labels: Iterable[Hashable] | Array) -> Index:
         """The numbers of many labels; −1 for one that is not held."""
         listed, same_as = _listed(labels)
-        number = np.array([self._numbers.get(label, -1) for label in listed], dtype=np.intp)
+        try:
+            number = np.array([self._numbers.get(label, -1) for label in listed], dtype=np.intp)
+        except TypeError:
+            raise InvalidData("task labels must be hashable: strings, numbers or tuples") from None
         if len(self._numbers):
             number[self._count.values[number] == 0] = -1
         return number[same_as]
@@ -111,10 +114,10 @@ class Examples:
         row = np.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else None
         if row is None or row.dtype != np.float64 or row.shape != (self.dimension,) or label.__class__ not in PLAIN:
             return False
-        small = all(-LARGEST < value < LARGEST for value in row.tolist())
+        small = all(-BOUND < value < BOUND for value in row.tolist())
         if not (small and isinstance(y, float) and isinstance(noise, float)):
             return False
-        if not (-LARGEST < y < LARGEST and 1 / LARGEST < noise < LARGEST):
+        if not (-BOUND < y < BOUND and 1 / BOUND < noise < BOUND):
             return False
         row = row + 0.0
         task = self._numbers.setdefault(label, len(self._numbers))

@@ -1,4 +1,4 @@
-"""What tasks tell each other: sums, and what follows from them.
+"""What tasks tell each other: sums.
 
 ``Information`` is G = Σⱼ Rʲ scattered over inputs and g = Σⱼ Rʲyʲ, or Λ = FᵀGF and η = Fᵀg in a basis, with the few
 numbers that the evidence needs. It adds and subtracts; that is the whole interface between tasks.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dsygst
 
-from motet.arrays import Array, Index, match, mirrored
+from motet.arrays import Array, Index, match, mirrored, runs
 from motet.errors import WrongDimension
 from motet.task import CHUNK, Batch
 
@@ -131,10 +131,8 @@ def _together(arrays: list[Array]) -> Array:
 
 def _parts(batch: Batch, numbers: int, most: int | None = None) -> Iterable[Batch]:
     """The batch in pieces whose temporaries, of ``numbers`` a task, stay small."""
-    step = max(1, (CHUNK if most is None else most) // max(1, numbers))
-    if step >= len(batch.task):
-        return [batch]
-    return (batch.take(slice(begin, begin + step)) for begin in range(0, len(batch.task), step))
+    step = (CHUNK if most is None else most) // max(1, numbers)
+    return [batch] if step >= len(batch.task) else (batch.take(run) for run in runs(len(batch.task), step))
 
 
 def _aligned(a: Information, b: Information) -> tuple[Information, Information]:

@@ -28,7 +28,7 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import LARGEST, Array, numbers
+from motet.arrays import BOUND, Array, numbers
 from motet.errors import InvalidModel, UnknownKernel, WrongDimension
 
 Spec: TypeAlias = dict[str, Any]
@@ -297,7 +297,7 @@ def _positive_number(kernel: Kernel, key: str, value: Any) -> float:
 def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidModel(f"{key} must be a number, got {value!r:.60}")
-    if not -LARGEST < value < LARGEST:
+    if not -BOUND < value < BOUND:
         raise InvalidModel(f"{key} must be a finite number, got {value!r:.60}")
     return float(value)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import LARGEST, Array, numbers
+from motet.arrays import BOUND, Array, numbers
 from motet.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
@@ -109,9 +109,9 @@ class Model:
             raise WrongDimension(f"inputs must have {p} columns, got {array.shape[1]}")
         if not array.shape[1]:
             raise EmptyData("inputs must have at least one column")
-        if len(array) and not (array.max() < LARGEST and array.min() > -LARGEST):
-            bad = int(np.argwhere(~(np.abs(array) < LARGEST))[0, 0])
-            raise NotFinite(f"inputs must be finite (below {LARGEST:g}); row {bad} is {array[bad]!s:.60}")
+        if len(array) and not (array.max() < BOUND and array.min() > -BOUND):
+            bad = int(np.argwhere(~(np.abs(array) < BOUND))[0, 0])
+            raise NotFinite(f"inputs must be finite (below {BOUND:g}); row {bad} is {array[bad]!s:.60}")
         return np.ascontiguousarray(array)
 
     def fixed_basis(self, p: int) -> Basis | None:

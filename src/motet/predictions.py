@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index
+from motet.arrays import Array, Index, runs
 from motet.disclosed import Disclosed
 from motet.gram import gram
 from motet.task import CHUNK, Batch
@@ -32,7 +32,9 @@ def predict(
     for batch, kernel in parts:
         slot = np.full(max(task.max(initial=NEW), batch.task.max(initial=NEW)) + 2, NEW)
         slot[batch.task] = np.arange(len(batch.task))
-        for rows in _pieces(np.flatnonzero(slot[task] != NEW), batch.h.shape[1] * F.shape[1]):
+        known = np.flatnonzero(slot[task] != NEW)
+        for run in runs(len(known), CHUNK // (batch.h.shape[1] * F.shape[1] + 1)):
+            rows = known[run]
             own = batch.take(slot[task[rows]])
             k = model.individual_share * gram(kernel, X[rows][:, None, :], inputs[own.h])[:, 0, :]
             kR = np.einsum("ri,rij->rj", k, own.R)
@@ -43,7 +45,9 @@ def predict(
                 shift[rows] = model.individual_share * kernel.diag(X[rows]) - np.einsum("rj,rj->r", kR, k)
     if not return_std:
         return mean, np.zeros(len(mean))
-    spread = np.concatenate([release.posterior.variance(F[rows]) for rows in _pieces(np.arange(len(F)), F.shape[1])])
+    spread = np.zeros(len(F))
+    for run in runs(len(F), CHUNK // (F.shape[1] + 1)):
+        spread[run] = release.posterior.variance(F[run])
     return mean, spread + np.maximum(shift, 0.0) + model.common_share * residual
 
 
@@ -55,10 +59,10 @@ def predict_all(
     fitted = release.average(inputs)
     for batch, kernel in parts:
         k = release.model.individual_share * gram(kernel, inputs, X)
-        for rows in _pieces(np.arange(len(batch.task)), len(inputs)):
-            own = batch.take(rows)
-            a = np.zeros((len(rows), len(inputs)))
-            a[np.arange(len(rows))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]
+        for run in runs(len(batch.task), CHUNK // (len(inputs) + 1)):
+            own = batch.take(run)
+            a = np.zeros((len(own.task), len(inputs)))
+            a[np.arange(len(own.task))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]
             out[own.task] += a @ k
     return out
 
@@ -67,9 +71,3 @@ def _columns(release: Disclosed, inputs: Array, h: Index) -> Array:
     """φ at stacked inputs, each evaluated once."""
     used, at = np.unique(h, return_inverse=True)
     return release.basis.columns(inputs[used])[at.reshape(h.shape)]
-
-
-def _pieces(rows: Index, numbers: int) -> list[Index]:
-    """The rows in runs whose temporaries, of ``numbers`` a row, stay small."""
-    step = max(1, CHUNK // max(1, numbers))
-    return [rows[begin : begin + step] for begin in range(0, max(1, len(rows)), step)]

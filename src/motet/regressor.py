@@ -16,15 +16,16 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from motet.arrays import Array, Index
+from motet.arrays import Array, Index, numbers
 from motet.basis import BasisSpec, Bias
 from motet.disclosed import Disclosed
-from motet.engine import Engine
+from motet.engine import Engine, one_each
 from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.kernels import from_spec
 from motet.model import Model
 
 ONE_TASK = "all rows"
+NAMED = {"dot_product": {"sigma_0": 0.0}}  # what a kernel's name alone means, where not scikit-learn's default
 
 
 @dataclass(frozen=True)
@@ -115,17 +116,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool) -> MixedEffectRegressor:
-        X, task = self._split(X, task)
+        X, task = self._split(X, task, needed=True)
         if y is None:
             raise InvalidData("fit requires y to be passed, but the target y is None")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         y = column_or_1d(y, warn=True).astype(np.float64)
-        labels = _labels(task, len(X))
+        labels = task
         if not reset and (labels is None) != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
         noise, kept = _noise(sample_weight, len(X))
         engine = Engine(self._model()) if reset else self.engine_
-        named: Any = [ONE_TASK] * len(X) if labels is None else labels
+        named = [ONE_TASK] * len(X) if labels is None else one_each(labels, len(X))
         if not kept.all():
             X, y, noise, named = X[kept], y[kept], noise[kept], [named[i] for i in np.flatnonzero(kept)]
         engine.learn_many(named, X, y, noise)
@@ -136,7 +137,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _model(self) -> Model:
         kernels = (self.common, self.individual)
-        common, individual = (from_spec({"kernel": k}) if isinstance(k, str) else k for k in kernels)
+        common, individual = (
+            from_spec({"kernel": k, **NAMED.get(k, {})}) if isinstance(k, str) else k for k in kernels
+        )
         return Model(common, individual, self.alpha, self.lam, self.bias, self.basis, self.sigma2)
 
     # --- what was learned ---
@@ -168,6 +171,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def components_(self) -> Components:
         """Variance components: average, individual and noise (of an observation of weight 1)."""
+        check_is_fitted(self)
         model, X = self.engine_.model, self.engine_.inputs
         common = 0.0 if model.common is None else model.common_share * float(np.mean(model.common.diag(X)))
         individual = model.individual_share * float(np.mean(model.individual.diag(X)))
@@ -182,9 +186,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation.
         """
         check_is_fitted(self)
-        X, task = self._split(X, task)
+        X, task = self._split(X, task, needed=False)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        labels = _labels(task, len(X))
+        labels = task
         if self.single_task_:
             if labels is not None:
                 raise InvalidData("fitted without tasks, so predict takes none")
@@ -197,8 +201,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """R² of the predictions for each row's own task."""
         return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
 
-    def _split(self, X: Any, task: Any) -> tuple[Any, Any]:
-        """The inputs without the task column, and the tasks."""
+    def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
+        """The inputs without the task column, and the tasks; ``needed`` to learn, not to predict."""
         if self.task is None:
             return X, task
         if task is not None:
@@ -206,31 +210,22 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         columns = list(getattr(X, "columns", []))
         if self.task in columns:
             return X[[c for c in columns if c != self.task]], X[self.task]
-        if hasattr(self, "engine_") and columns:
+        if not needed and columns:
             return X, None
         raise InvalidData(f"expected a data frame with a column {self.task!r} of tasks, got {type(X).__name__}")
-
-
-def _labels(task: Any, n: int) -> Any:
-    """Labels as a list or array, one for each row; None where there are none."""
-    if task is None:
-        return None
-    if hasattr(task, "to_numpy"):
-        task = task.to_numpy()
-    if not isinstance(task, (list, tuple, np.ndarray)) or np.ndim(task) == 0 or len(task) != n:
-        length = len(task) if hasattr(task, "__len__") else "no"
-        raise WrongDimension(f"task must hold {n} labels, one for each row, got {length}")
-    return task
 
 
 def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
     """Noise variances 1/weight, and which rows are kept."""
     if sample_weight is None:
         return np.ones(n), np.ones(n, dtype=bool)
-    weight = np.asarray(sample_weight, dtype=float)
+    weight = numbers(sample_weight, "sample_weight")
     weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
-    if weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all():
-        raise InvalidData(f"sample_weight must hold {n} finite numbers, none negative; shape {weight.shape} came")
+    if weight.shape != (n,):
+        raise WrongDimension(f"sample_weight must hold {n} numbers, one for each row, got shape {weight.shape}")
+    if not (good := np.isfinite(weight) & (weight >= 0)).all():
+        row = int(np.argmin(good))
+        raise InvalidData(f"sample_weight must be finite and not negative; row {row} is {weight[row]}")
     if not weight.any():
         raise EmptyData("every sample_weight is zero: nothing to learn")
     with np.errstate(divide="ignore"):

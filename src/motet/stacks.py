@@ -10,15 +10,15 @@ import numpy as np
 
 from motet.arrays import Array
 
-LARGEST, FEWEST = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
+LARGEST_SIZE, FEWEST = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
 
 
 def inverse(V: Array) -> tuple[Array, Array]:
     """V⁻¹ and log |V⁻¹| of a stack, NaN where a matrix is not positive definite."""
-    if V.shape[-1] > LARGEST or len(V) < FEWEST:
+    if V.shape[-1] > LARGEST_SIZE or len(V) < FEWEST:
         return _by_lapack(V)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        L = _cholesky(np.ascontiguousarray(np.moveaxis(V, 0, -1)))
+        L = _cholesky(np.moveaxis(V, 0, -1).copy(order="C"))
         return _first(_square(_inverse_of_lower(L))), -_log_det(L)
 
 

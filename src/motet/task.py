@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import LARGEST, Array, Index, match, numbers
+from motet.arrays import BOUND, Array, Index, match, numbers, runs
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.gram import gram, linear_factor
 from motet.kernels import affine
@@ -34,10 +34,12 @@ def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
     for name, values in (("outputs", y), ("noise variances", noise)):
         if values.shape != (n,):
             raise WrongDimension(f"expected {n} {name}, one for each input, got an array of shape {values.shape}")
-    if not (good := np.abs(y) < LARGEST).all():
-        raise NotFinite(f"outputs must be finite (below {LARGEST:g}); row {int(np.argmin(good))} is {y[~good][0]}")
-    if not (good := (noise > 1 / LARGEST) & (noise < LARGEST)).all():
-        raise InvalidNoise(f"noise variances must be positive, row {int(np.argmin(good))} is {noise[~good][0]}")
+    if not (good := np.abs(y) < BOUND).all():
+        raise NotFinite(f"outputs must be finite (below {BOUND:g}); row {int(np.argmin(good))} is {y[~good][0]}")
+    if not (good := (noise > 1 / BOUND) & (noise < BOUND)).all():
+        raise InvalidNoise(
+            f"noise variances must be positive and below {BOUND:g}, row {int(np.argmin(good))} is {noise[~good][0]}"
+        )
     return y, noise
 
 
@@ -162,8 +164,7 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
 
 def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
     """Do ``work`` on runs of ``step`` of the numbers below ``m``; numpy lets go of the interpreter meanwhile."""
-    step = max(1, step)
-    parts = [slice(begin, begin + step) for begin in range(0, m, step)]
+    parts = runs(m, step)
     if len(parts) < 2:
         for part in parts:
             work(part)
@@ -201,9 +202,10 @@ class Own:
         """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
         return with_diagonal(share * gram(kernel, self.X), lam * self.noise)
 
-    def R(self, kernel: Kernel, share: float, lam: float) -> Array:
-        V, log_det = inverse(self.covariance(kernel, share, lam)[None])
-        return checked(V, log_det, kernel)[0][0]
+    @staticmethod
+    def inverse(V: Array, kernel: Kernel) -> Array:
+        """Rʲ from its inverse V."""
+        return checked(*inverse(V[None]), kernel)[0][0]
 
     @classmethod
     def of(cls, X: Array, y: Array, noise: Array) -> Own:

@@ -1,0 +1,146 @@
+"""The catalogue of artists makes sense, bad tables are refused in one line, and the article's study comes out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motet import music
+from motet.errors import InvalidData
+from motet.music import TAGS, artists, read_artists
+from motet.report import write
+from motet.reproduce import ALPHAS, ARTICLE, LAMS, hits, preference, run, top
+
+NEIGHBOURS = [
+    ("Metallica", "Megadeth"), ("Bob Marley", "Peter Tosh"), ("Wolfgang Amadeus Mozart", "Ludwig van Beethoven"),
+    ("Miles Davis", "John Coltrane"), ("Bob Dylan", "Leonard Cohen"), ("Radiohead", "Muse"), ("Daft Punk", "Justice"),
+    ("Brian Eno", "Aphex Twin"), ("Johnny Cash", "Willie Nelson"), ("Aretha Franklin", "Otis Redding"),
+    ("Madonna", "Kylie Minogue"), ("Nas", "Jay-Z"), ("The Clash", "Ramones"), ("B.B. King", "Muddy Waters"),
+    ("Arcade Fire", "The National"), ("Mariah Carey", "Whitney Houston"), ("Nick Drake", "Elliott Smith"),
+]  # fmt: skip
+
+
+def test_the_catalogue() -> None:
+    catalogue = artists()
+    assert len(catalogue) == 489
+    plain = {
+        unicodedata.normalize("NFKD", n).encode("ascii", "ignore").lower().removeprefix(b"the ")
+        for n in catalogue.names
+    }
+    assert len(plain) == 489
+    Z = catalogue.vectors
+    np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1.0)
+    assert Z.min() >= 0.0
+    assert ((Z > 0).sum(axis=1) >= 2).all()
+    assert ((Z > 0).sum(axis=0) >= 20).all()
+    assert np.triu(Z @ Z.T, 1).max() < 0.9999  # artists differ
+
+
+@pytest.mark.parametrize(("one", "other"), NEIGHBOURS)
+def test_neighbours_make_sense(one: str, other: str) -> None:
+    catalogue = artists()
+    similarity = catalogue.vectors @ catalogue.look_up([one])[0, 1:]
+    nearest = [catalogue.names[k] for k in np.argsort(-similarity)[1:26]]
+    assert other in nearest
+
+
+def table(*rows: str, header: str = "artist," + ",".join(TAGS)) -> str:
+    return "\n".join([header, *rows])
+
+
+GOOD = "Somebody," + ",".join(["0.5"] * 19)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "t.csv, row 1: no column 'artist'"),
+        (table(header="artist," + ",".join(TAGS[:-1])), "t.csv, row 1: no column 'singer-songwriter'"),
+        (table(GOOD, "Nobody," + ",".join(["0"] * 19)), "t.csv, row 3: all tags of 'Nobody' are 0"),
+        (table(GOOD, GOOD), "t.csv, row 3, column artist: 'Somebody' is in row 2 already"),
+        (table("Somebody,much" + ",0" * 18), "t.csv, row 2, column rock: expected a number in [0, 1], got 'much'"),
+        (table("Somebody,0.5,1.5" + ",0" * 17), "t.csv, row 2, column pop: expected a number in [0, 1], got 1.5"),
+        (table("Somebody,nan" + ",0" * 18), "t.csv, row 2, column rock: expected a number in [0, 1], got nan"),
+        (table("Somebody,1"), "t.csv, row 2: expected 20 cells, got 2"),
+        (table("," + ",".join(["0.5"] * 19)), "t.csv, row 2, column artist: a name is missing"),
+    ],
+)
+def test_bad_tables_are_refused_by_row_and_column(text: str, message: str) -> None:
+    with pytest.raises(InvalidData) as refused:
+        read_artists(text, "t.csv")
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
+
+
+def test_listeners_are_the_articles() -> None:
+    catalogue = artists()
+    listeners = music.simulate(catalogue, users=4000, examples=5, seed=1)
+    own = listeners.tastes - 0.25 * listeners.average
+    covariance = own.T @ own / len(own)
+    expected = 0.75**2 * catalogue.vectors @ catalogue.vectors.T
+    assert np.abs(covariance - expected).max() < 0.1
+    assert len(listeners.rating) == 20_000
+    for user in (0, 17):
+        assert len(set(listeners.artist[listeners.user == user])) == 5  # different artists
+    noise = listeners.rating - listeners.tastes[listeners.user, listeners.artist]
+    assert np.std(noise) == pytest.approx(0.01, rel=0.05)
+    with pytest.raises(InvalidData, match="only 489"):
+        music.simulate(catalogue, 10, 490, 0)
+
+
+def test_scores() -> None:
+    f = np.array([[3.0, 1.0, 2.0, 0.0]])
+    np.testing.assert_array_equal(top(f, 2), [[0, 2]])
+    assert preference(np.array([0.0]))[0] == 0.5
+    assert preference(np.array([2.0]))[0] == pytest.approx(1 / (1 + np.exp(-1)))
+    truth = np.arange(50) < 20
+    estimate = np.where((np.arange(50) >= 10) & (np.arange(50) < 30), 1.0, 0.0)
+    assert hits(truth[None], estimate[None])[0] == 10
+
+
+def test_the_study_comes_out(tmp_path: Path) -> None:
+    """A third of the article's users: what must hold with all of them holds already."""
+    found = run(artists(), users=1000, examples=5, seed=0)
+    results = found.to_dict()
+    assert abs(int(np.argmin(np.abs(ALPHAS - found.alpha))) - 1) <= 1  # the article's grid point, or the next
+    assert 0 < found.alpha < 1
+    assert 0.1 <= found.lam / ARTICLE["lam"] <= 10
+    assert results["rmse"] < min(results["rmse_separate"], results["rmse_pooled"])
+    assert results["top20hits"] > max(results["top20hits_separate"], results["top20hits_pooled"])
+    assert results["max_difference_online"] < 1e-6
+    assert results["max_difference_passive"] < 1e-6
+    written = {path.name for path in write(found, tmp_path)}
+    assert {"report.html", "results.json", "fig2-tags.png", "fig6-users.svg"} <= written
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+    assert len(results["grid"]["rmse"]) == len(ALPHAS)
+    assert len(results["grid"]["rmse"][0]) == len(LAMS)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 5
+    assert "http" not in page
+    assert f"{results['top20hits']:.4f}" in page
+
+
+def reproduce(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "motet", "reproduce", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    done = reproduce("--users", "60", "--out", str(tmp_path / "report"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["users"] == 60
+    assert (tmp_path / "report" / "report.html").exists()
+    bad = tmp_path / "bad.csv"
+    bad.write_text(table("Somebody,much" + ",0" * 18))
+    for path, message in ((bad, "column rock: expected a number"), (tmp_path / "none.csv", "cannot read")):
+        refused = reproduce("--artists", str(path), "--out", str(tmp_path))
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("motet: ")
+        assert message in refused.stderr
+        assert refused.stderr.count("\n") == 1
