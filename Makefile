@@ -1,4 +1,4 @@
-# Each target works alone on a fresh clone with Python and make.
+# Each target but lock works alone on a fresh clone with Python and make.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.complete
@@ -32,9 +32,9 @@ bench: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
-# Renews the pins; the file names no package index.
+# Renews the pins (needs uv); the file names no package index.
 lock:
-	uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --no-header --no-annotate \
+	uv pip compile pyproject.toml --universal --all-extras --group dev --generate-hashes --no-header --no-annotate \
 	  --python-version 3.11 --upgrade --output-file requirements-dev.txt
 
 clean:

@@ -38,12 +38,12 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def medians(ours: Callable[[], object], floor: Callable[[], object], repeats: int) -> tuple[float, float]:
+def medians(one: Callable[[], object], other: Callable[[], object], repeats: int) -> tuple[float, float]:
     """Median times of both, taken in turn after one run of each that does not count."""
-    ours(), floor()
-    pairs = [(seconds(floor), seconds(ours)) for _ in range(repeats)]
-    below, above = np.median(pairs, axis=0)
-    return float(above), float(below)
+    one(), other()
+    pairs = [(seconds(one), seconds(other)) for _ in range(repeats)]
+    first, second = np.median(pairs, axis=0)
+    return float(first), float(second)
 
 
 def ratio(ours: Callable[[], object], floor: Callable[[], object], repeats: int) -> float:
@@ -59,7 +59,8 @@ def peak_megabytes(job: str) -> float:
 
 
 def own_peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """In megabytes; the system counts in kilobytes, but macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def machine(threads: int) -> str:

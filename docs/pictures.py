@@ -13,6 +13,9 @@ import matplotlib.pyplot as plt
 from motet import Engine, MixedEffectRegressor
 from motet.demo import MODEL, TIMES, simulate
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
+from motet.music import artists
+from motet.plots import figures, render
+from motet.reproduce import run
 
 HERE = Path(__file__).parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe
@@ -100,7 +103,15 @@ def ratings() -> None:
     fig.savefig(HERE / "ratings.png", dpi=110)
 
 
+def music() -> None:
+    """Two figures of the article's experiment."""
+    found = run(artists(), users=3000, examples=5, seed=0)
+    for name, figure in (("music-grid", "fig3-grid"), ("music-users", "fig6-users")):
+        (HERE / f"{name}.png").write_bytes(render(figures(found)[figure](), "png"))
+
+
 if __name__ == "__main__":
     curves()
     groups()
     ratings()
+    music()

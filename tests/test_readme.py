@@ -11,15 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = [
-    page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if "```python" in page.read_text()
-]
+SOURCES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in SOURCES if "```python" in page.read_text(encoding="utf-8")]
 
 
 def session(page: Path) -> tuple[str, str]:
     """What a page's blocks print, and what it says that they print."""
     printed, said, names = io.StringIO(), "", {"__name__": "page"}
-    for language, body in BLOCK.findall(page.read_text()):
+    for language, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
             with contextlib.redirect_stdout(printed):
                 exec(compile(body, page.name, "exec"), names)
@@ -36,6 +35,6 @@ def test_the_page_says_what_it_prints(page: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_readme_links_lead_somewhere() -> None:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert (ROOT / target).exists(), target

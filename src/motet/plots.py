@@ -61,9 +61,9 @@ def grid(found: Reproduction) -> Figure:
         mesh = ax.pcolormesh(LAMS, ALPHAS, values, cmap=colours, shading="nearest")
         fig.colorbar(mesh, ax=ax)
         ax.plot(found.lam, found.alpha, "o", ms=11, mfc="none", mec=ORANGE, mew=2.5, label="our optimum")
-        ax.plot(ARTICLE["lam"], ARTICLE["alpha"], "x", ms=8, color="white", mew=2, label="the article's")
+        ax.plot(ARTICLE["lam"], ARTICLE["alpha"], "x", ms=9, color="black", mew=2, label="the article's")
         ax.set(xscale="log", xlabel="λ", ylabel="α", title=title)
-        ax.legend(loc="upper left", framealpha=0.85, facecolor="#444444", labelcolor="white")
+        ax.legend(loc="upper left", framealpha=0.9)
     return fig
 
 
