@@ -141,7 +141,9 @@ class Basis:
         r = E.shape[1]
         basis = cls(kernel, X[order[:r]], inverse_of_lower(E[:r]), bias, has_index)
         psi = basis.psi(X[order])
-        return basis, np.hstack([E, psi]) if psi.shape[1] else E, order
+        F = np.empty((len(E), r + psi.shape[1]), order="F")  # as LAPACK wants it
+        F[:, :r], F[:, r:] = E, psi
+        return basis, F, order
 
     @property
     def rank(self) -> int:

@@ -6,7 +6,7 @@ numbers that the evidence needs. It adds and subtracts; that is the whole interf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,12 +35,12 @@ class Information:
 
     @classmethod
     def over_inputs(cls, batches: Sequence[Batch], inputs: Array) -> Information:
-        """G and g over all the inputs, each by one count over every task's Rʲ."""
+        """G and g over all the inputs, summed anew over every task's Rʲ."""
         n = len(inputs)
         G, g, tasks = np.zeros(n * n), np.zeros(n), np.zeros(n, dtype=np.intp)
-        for some in _gathered(batches, max(CHUNK, n * n)):
-            at = _together([b.h[:, :, None] * n + b.h[:, None, :] for b in some])
-            G += np.bincount(at, _together([b.R for b in some]), minlength=n * n)
+        for batch in batches:
+            for part in _parts(batch, batch.h.shape[1] ** 2):
+                np.add.at(G, (part.h[:, :, None] * n + part.h[:, None, :]).ravel(), part.R.ravel())
         for batch in batches:
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
             tasks += np.bincount(batch.h.ravel(), minlength=n)
@@ -112,26 +112,9 @@ def _numbers(batches: Iterable[Batch]) -> dict[str, Any]:
     }
 
 
-def _gathered(batches: Iterable[Batch], numbers: int) -> Iterator[list[Batch]]:
-    """Pieces of batches, put together so that each list has about so many numbers in its Rʲ."""
-    some: list[Batch] = []
-    for batch in batches:
-        for part in _parts(batch, batch.h.shape[1] ** 2, numbers):
-            some.append(part)
-            if sum(b.R.size for b in some) >= numbers:
-                yield some
-                some = []
-    if some:
-        yield some
-
-
-def _together(arrays: list[Array]) -> Array:
-    return arrays[0].ravel() if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
-
-
-def _parts(batch: Batch, numbers: int, most: int | None = None) -> Iterable[Batch]:
+def _parts(batch: Batch, numbers: int) -> Iterable[Batch]:
     """The batch in pieces whose temporaries, of ``numbers`` a task, stay small."""
-    step = (CHUNK if most is None else most) // max(1, numbers)
+    step = CHUNK // max(1, numbers)
     return [batch] if step >= len(batch.task) else (batch.take(run) for run in runs(len(batch.task), step))
 
 
