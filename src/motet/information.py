@@ -86,7 +86,7 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
     core = mirrored(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else np.empty((0, 0))
     if r == F.shape[1] == len(F):
         return core.T
-    out = np.empty((F.shape[1], F.shape[1]))
+    out = np.empty((F.shape[1], F.shape[1]), order="F")
     out[:r, :r] = core
     if r and len(rest):
         cross = rest.T @ (G[r:, :r] @ L + 0.5 * (G[r:, r:] @ rest))

@@ -81,10 +81,10 @@ class Factor:
 
 
 def _cholesky(S: Array) -> Array:
-    """The lower factor, by scipy's LAPACK: a release is then solved by one library's threads, not by two."""
+    """The lower factor, in place, by scipy's LAPACK: a release is then solved by one library's threads, not by two."""
     if not len(S):
         return S
-    factor, failed = dpotrf(S.T, lower=1, clean=1)
+    factor, failed = dpotrf(S if S.flags.f_contiguous else S.T, lower=1, clean=1, overwrite_a=1)
     if failed:
         raise np.linalg.LinAlgError
     return factor

@@ -146,7 +146,7 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
     U = K = None
     if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
         U = np.sqrt(share) * affine(X) @ A.T
-    elif len(X) ** 2 <= (2**18 if A is not None else h.size * size // 4):  # few pairs in all
+    elif len(X) ** 2 <= (min(2**18, 4 * h.size * size) if A is not None else h.size * size // 4):  # few pairs in all
         K = share * gram(kernel, X).ravel()
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
