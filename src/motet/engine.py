@@ -161,17 +161,20 @@ class Engine:
         last = self._folded()
         X = self.model.rows(X, self._examples.dimension)
         task = self._examples.numbers(one_each(tasks, len(X)))
-        parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
-        mean, variance = predict(last.release, parts, self._examples.inputs, task, X, return_std)
+        mean, variance = predict(last.release, self._parts(last), self._examples.inputs, task, X, return_std)
         return (mean, last.release.std(variance, observation)) if return_std else mean
 
     def predict_all(self, X: Any) -> Array:
         """Every task at the same inputs: a row for each label of ``tasks``, a column for each input."""
         last = self._folded()
         X = self.model.rows(X, self._examples.dimension)
-        parts = [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
-        everything = predict_all(last.release, parts, self._examples.inputs, len(self._examples.changes), X)
+        tasks = len(self._examples.changes)
+        everything = predict_all(last.release, self._parts(last), self._examples.inputs, tasks, X)
         return everything[self._examples.numbers(self.tasks)]
+
+    def _parts(self, last: Fold) -> list[tuple[Batch, Kernel]]:
+        """Every batch with the kernel of its tasks."""
+        return [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
 
     # --- folding ---
 
@@ -179,13 +182,13 @@ class Engine:
         if self._examples.dimension is None:
             raise EmptyData("nothing is known of the inputs yet: learn an example first")
         if self._last is None or self._examples.changes.any():
-            fold = self._solved(self._refreshed({} if self._last is None else self._last.batches))
+            last = self._solved(self._refreshed({} if self._last is None else self._last.batches))
             moved = self._examples.settle()
             if moved is not None:
                 tasks, inputs = moved
-                kept = {key: replace(b, task=tasks[b.task], h=inputs[b.h]) for key, b in fold.batches.items()}
-                fold = replace(fold, batches=kept)
-            self._last = fold
+                kept = {key: replace(b, task=tasks[b.task], h=inputs[b.h]) for key, b in last.batches.items()}
+                last = replace(last, batches=kept)
+            self._last = last
         return self._last
 
     def _refreshed(self, old: dict[tuple[int, int], Batch]) -> dict[tuple[int, int], Batch]:
@@ -230,11 +233,12 @@ class Engine:
             F = basis.columns(X)
             information = total = Information.in_basis(all_batches, F)
         else:
-            X = X[(used := _used(all_batches, len(X)))]
+            used = self._examples.used
+            position = np.zeros(len(X), dtype=np.intp)
+            X = X[used]
             basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
             redundant = X[order[basis.rank :]]
-            position = np.zeros(len(used), dtype=np.intp)
-            position[np.flatnonzero(used)[order]] = np.arange(len(X))
+            position[used[order]] = np.arange(len(X))
             all_batches = [replace(batch, h=position[batch.h]) for batch in all_batches]
             information = Information.over_inputs(all_batches, X[order])
             total = information.into(F, basis.rank)
@@ -245,14 +249,6 @@ class Engine:
         version = 1 if self._last is None else self._last.release.version + 1
         arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, posterior.theta)
         return Fold(by_key, information, found, Disclosed(model, version, *arrays, sigma2=found.sigma2))
-
-
-def _used(all_batches: list[Batch], n: int) -> Array:
-    """Which of ``n`` inputs some task has."""
-    used = np.zeros(n, dtype=bool)
-    for batch in all_batches:
-        used[batch.h] = True
-    return used
 
 
 def _refuse_far(X: Array) -> None:

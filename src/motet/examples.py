@@ -105,7 +105,9 @@ class Examples:
     @property
     def used(self) -> Index:
         """The numbers of the inputs that some task has."""
-        return np.unique(self._input.values[self._alive.values])
+        used = np.zeros(len(self.inputs), dtype=bool)
+        used[self._input.values[self._alive.values]] = True
+        return np.flatnonzero(used)
 
     # --- what changes them ---
 

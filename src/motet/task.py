@@ -78,14 +78,16 @@ def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
         squares=np.zeros(len(start)),
         log_noise=np.zeros(len(start)),
     )
-    count = np.diff(first, append=len(task))
     if len(first) < len(task):
-        _fold_repeats(folded, raw, count, y, noise)
+        _fold_repeats(folded, raw, np.diff(first, append=len(task)), y, noise)
     return folded
 
 
 def _fold_repeats(folded: Folded, raw: Index, count: Index, y: Array, noise: Array) -> None:
-    """Put the groups that have several rows right; ``raw`` is where tasks start among the sorted rows."""
+    """Put the groups that have several rows right.
+
+    ``raw`` is where tasks start among the sorted rows, ``count`` how many rows each group has.
+    """
     several = np.flatnonzero(count > 1)
     rows = np.flatnonzero(np.repeat(count > 1, count))
     y, noise, group = y[rows], noise[rows], np.repeat(np.arange(len(several)), count[several])
