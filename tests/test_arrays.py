@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motet import arrays
-from motet.arrays import Array, distinct, lower, match, mirrored, runs
+from motet.arrays import Array, distinct, in_order, lower, match, mirrored, runs
 
 
 def assert_told_apart(X: Array, first: Array, same_as: Array) -> None:
@@ -71,3 +71,9 @@ def test_runs() -> None:
 def test_what_is_not_numbers(values: Any) -> None:
     with pytest.raises(ValueError, match="must be real numbers"):
         arrays.numbers(values, "things")
+
+
+@pytest.mark.parametrize("largest", [5, 2**40, 2**62])
+def test_the_order_of_whole_numbers_is_stable_whether_or_not_they_fit_beside_their_places(largest: int) -> None:
+    key = np.random.default_rng(0).integers(0, 4, size=3000) * (largest // 4)
+    assert np.array_equal(in_order(key.copy()), np.argsort(key, kind="stable"))

@@ -208,6 +208,24 @@ def test_a_model_keeps_its_own_kernels() -> None:
     assert model.common == RBF([1.0])
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([3, 1, 1, 2, 3]),
+        np.array([-128, 127, 127, 0, -128], dtype=np.int8).repeat(60),
+        np.array([2**63, 0, 0, 2**64 - 1, 2**63], dtype=np.uint64),
+        np.array([-(2**63), 2**63 - 1, 2**63 - 1, 0, -(2**63)]),
+    ],
+)
+def test_whole_numbers_are_labels_near_each_other_or_not(labels: Any) -> None:
+    engine = Engine(MODEL)
+    engine.learn_many(labels, np.arange(float(len(labels)))[:, None] % 7, np.arange(float(len(labels))))
+    assert engine.tasks == sorted(set(labels.tolist()))
+    held = dict(zip(*(a.tolist() for a in np.unique(labels, return_counts=True))))
+    engine.forget(labels[0].item())
+    assert len(engine) == len(labels) - held[labels[0].item()]
+
+
 def test_dates_are_labels_and_nothing_is_none() -> None:
     days = np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]")
     engine = Engine(MODEL)

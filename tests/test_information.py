@@ -105,6 +105,16 @@ def test_large_batches_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
             engine.learn_many(tasks, x, y)
         expected = whole.disclose()
         with monkeypatch.context() as patch:
-            for module in ("task", "information"):
-                patch.setattr(f"motet.{module}.CHUNK", 50)
+            patch.setattr("motet.task.CHUNK", 50)
             np.testing.assert_allclose(pieces.disclose().Lambda, expected.Lambda, rtol=1e-12, atol=1e-9)
+
+
+def test_large_tasks_are_scattered_as_small_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    tasks, x, y = np.repeat(np.arange(12), 10), rng.normal(size=(120, 1)).round(1), rng.normal(size=120)
+    engines = [Engine(MODELS["growing"]) for _ in range(2)]
+    for engine, small in zip(engines, (64, 2)):
+        monkeypatch.setattr("motet.information.SMALL", small)
+        engine.learn_many(tasks, x, y)
+        engine.disclose()
+    np.testing.assert_allclose(engines[1].information().G, engines[0].information().G, rtol=1e-13, atol=1e-13)

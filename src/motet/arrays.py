@@ -43,6 +43,18 @@ def runs(n: int, step: int) -> list[slice]:
     return [slice(begin, begin + step) for begin in range(0, n, step)]
 
 
+def in_order(key: Index) -> Index:
+    """The stable order of whole numbers from 0, in their place: sorted with their positions, where both fit in one."""
+    bits = len(key).bit_length()
+    if int(key.max(initial=0)).bit_length() + bits > 63:
+        return np.argsort(key, kind="stable")
+    key <<= bits
+    key |= np.arange(len(key))
+    key.sort()
+    key &= (1 << bits) - 1
+    return key
+
+
 def lower(a: Array) -> Array:
     """A square matrix with all above its diagonal set to 0, in place; by blocks, for numpy's own is slow."""
     for at in range(0, len(a), BLOCK):

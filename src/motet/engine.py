@@ -7,13 +7,14 @@ the sums are rebuilt from every task's Rʲ, so nothing drifts and forgetting is 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array
+from motet.arrays import Array, Index
 from motet.basis import Basis
 from motet.disclosed import Coefficients, Disclosed
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
@@ -182,7 +183,11 @@ class Engine:
         if self._examples.dimension is None:
             raise EmptyData("nothing is known of the inputs yet: learn an example first")
         if self._last is None or self._examples.changes.any():
-            last = self._solved(self._refreshed({} if self._last is None else self._last.batches))
+            self._check_size()
+            with ThreadPoolExecutor(1) as beside:  # the basis grows while tasks are inverted
+                columns = beside.submit(self._columns)
+                fresh = self._refreshed({} if self._last is None else self._last.batches)
+            last = self._solved(fresh, *columns.result())
             moved = self._examples.settle()
             if moved is not None:
                 tasks, inputs = moved
@@ -199,7 +204,6 @@ class Engine:
         for label, kernel in self._kernel_of.items():
             if label in self._examples:
                 kernel_of[self._examples.number(label)] = kernel
-        self._check_size()
         task, *triple = self._examples.of_tasks(changed)
         for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
             which = kernel_of[task] == kernel if self._kernel_of else slice(None)
@@ -224,22 +228,26 @@ class Engine:
         if self.model.bias == "linear" and self._fixed is not None and not len(self._fixed.landmarks):
             _refuse_far(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
 
-    def _solved(self, by_key: dict[tuple[int, int], Batch]) -> Fold:
+    def _columns(self) -> tuple[Basis, Array, Index]:
+        """The basis, its columns F at the inputs in use, and those inputs' numbers in F's order."""
+        model, used = self.model, self._examples.used
+        X = self._examples.inputs[used]
+        if self._fixed is not None:
+            return self._fixed, self._fixed.columns(X), used
+        basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
+        return basis, F, used[order]
+
+    def _solved(self, by_key: dict[tuple[int, int], Batch], basis: Basis, F: Array, order: Index) -> Fold:
         """The sums of all tasks, the weights of the basis, and the release."""
         model, X = self.model, self._examples.inputs
-        all_batches = list(by_key.values())
+        position = np.zeros(len(X), dtype=np.intp)
+        position[order] = np.arange(len(order))
+        all_batches = [replace(batch, h=position[batch.h]) for batch in by_key.values()]
         if self._fixed is not None:
-            basis, redundant = self._fixed, X[:0]
-            F = basis.columns(X)
+            redundant = X[:0]
             information = total = Information.in_basis(all_batches, F)
         else:
-            used = self._examples.used
-            position = np.zeros(len(X), dtype=np.intp)
-            X = X[used]
-            basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
             redundant = X[order[basis.rank :]]
-            position[used[order]] = np.arange(len(X))
-            all_batches = [replace(batch, h=position[batch.h]) for batch in all_batches]
             information = Information.over_inputs(all_batches, X[order])
             total = information.into(F, basis.rank)
         posterior = Posterior.of(total.G, total.g, basis.prior, model.common_share)

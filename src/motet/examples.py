@@ -144,7 +144,7 @@ class Examples:
         for column, values in ((self._task, task), (self._input, input), (self._y, y), (self._noise, noise)):
             column.extend(values)
         self._alive.extend(np.ones(len(y), dtype=bool))
-        np.add.at(self._count.values, task, 1)
+        self._count.values[:] += np.bincount(task, minlength=len(self._count.values))
         self._changed.values[task] = True
 
     def _match(self, X: Array) -> Index:
@@ -248,7 +248,12 @@ def _listed(labels: Iterable[Hashable] | Array) -> tuple[list[Hashable], Index |
     """Labels as a list, and which of them each row has."""
     if not isinstance(labels, np.ndarray):
         return list(labels), slice(None)
-    if labels.dtype.kind in "iu":  # sorting whole numbers beats looking each one up
+    if labels.dtype.kind in "iu" and len(labels):  # numbering or sorting whole numbers beats looking each one up
+        low, high = int(labels.min()), int(labels.max())
+        if max(-low, high) < 2**62 and high - low <= 2 * len(labels):
+            above = labels.astype(np.int64) - low
+            place = _renumbered(above, high - low + 1)
+            return [*(np.flatnonzero(place >= 0) + low).tolist()], place[above]
         labels, same_as = np.unique(labels, return_inverse=True)
         return labels.tolist(), same_as
     return list(labels) if labels.dtype.kind in "mM" else labels.tolist(), slice(None)

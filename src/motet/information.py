@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dsygst
 
-from motet.arrays import Array, Index, match, mirrored, runs
+from motet.arrays import Array, Index, match, mirrored
 from motet.errors import WrongDimension
-from motet.task import CHUNK, Batch
+from motet.task import Batch
+
+SMALL = 64  # tasks of this size are scattered many at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +39,11 @@ class Information:
     def over_inputs(cls, batches: Sequence[Batch], inputs: Array) -> Information:
         """G and g over all the inputs, summed anew over every task's Rʲ."""
         n = len(inputs)
-        G, g, tasks = np.zeros(n * n), np.zeros(n), np.zeros(n, dtype=np.intp)
-        for batch in batches:
-            for part in _parts(batch, batch.h.shape[1] ** 2):
-                np.add.at(G, (part.h[:, :, None] * n + part.h[:, None, :]).ravel(), part.R.ravel())
+        G, g, tasks = _scattered(batches, n), np.zeros(n), np.zeros(n, dtype=np.intp)
         for batch in batches:
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
             tasks += np.bincount(batch.h.ravel(), minlength=n)
-        return cls(G.reshape(n, n), g, inputs, tasks, **_numbers(batches))
+        return cls(G, g, inputs, tasks, **_numbers(batches))
 
     @classmethod
     def in_basis(cls, batches: Sequence[Batch], F: Array) -> Information:
@@ -52,7 +51,7 @@ class Information:
         k = F.shape[1]
         Lambda, eta = np.zeros((k, k)), np.zeros(k)
         for batch in batches:
-            for part in _parts(batch, batch.h.shape[1] * (k + 1)):
+            for part in batch.parts(batch.h.shape[1] * (k + 1)):
                 Fj = F[part.h]
                 flat = Fj.reshape(part.h.size, k).T
                 Lambda += flat @ (part.R @ Fj).reshape(part.h.size, k)
@@ -98,6 +97,25 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
     return out
 
 
+def _scattered(batches: Sequence[Batch], n: int) -> Array:
+    """Σⱼ Rʲ at (hʲ, hʲ): of small tasks one of each two equal entries, then both; large ones singly."""
+    flat = np.zeros(n * n)
+    G = flat.reshape(n, n)
+    for batch in (b for b in batches if b.h.shape[1] <= SMALL):
+        size = batch.h.shape[1]
+        i, k = np.tril_indices(size)
+        for part in batch.parts(size**2):
+            at = part.h.take(i, axis=1) * n + part.h.take(k, axis=1)
+            half = part.R.reshape(-1, size**2).take(i * size + k, axis=1)
+            np.add.at(flat, at.ravel(), half.ravel())
+    G += G.T
+    G[np.diag_indices(n)] /= 2.0
+    for batch in (b for b in batches if b.h.shape[1] > SMALL):
+        for h, R in zip(batch.h, batch.R):
+            G[np.ix_(h, h)] += R
+    return G
+
+
 _NUMBERS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")
 
 
@@ -110,12 +128,6 @@ def _numbers(batches: Iterable[Batch]) -> dict[str, Any]:
         "squares": sum(float(b.squares.sum()) for b in batches),
         "log_noise": sum(float(b.log_noise.sum()) for b in batches),
     }
-
-
-def _parts(batch: Batch, numbers: int) -> Iterable[Batch]:
-    """The batch in pieces whose temporaries, of ``numbers`` a task, stay small."""
-    step = CHUNK // max(1, numbers)
-    return [batch] if step >= len(batch.task) else (batch.take(run) for run in runs(len(batch.task), step))
 
 
 def _aligned(a: Information, b: Information) -> tuple[Information, Information]:

@@ -174,5 +174,6 @@ def evidence(
 def residual_quadratic(batches: Iterable[Batch], F: Array, theta: Array) -> float:
     """Σ rʲᵀRʲrʲ; the form that keeps its digits under an offset in y."""
     fitted = F @ theta
-    residuals = ((b.R, b.y - fitted[b.h]) for b in batches)
+    parts = (part for batch in batches for part in batch.parts(2 * batch.h.shape[1]))
+    residuals = ((part.R, part.y - fitted[part.h]) for part in parts)
     return sum(float(np.vdot(r, R @ r[:, :, None])) for R, r in residuals)

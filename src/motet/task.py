@@ -7,7 +7,7 @@ Rʲ = [(1−α)K̃ʲ(hʲ,hʲ) + λ diag w̄ʲ]⁻¹ is then one batched inverse.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import BOUND, Array, Index, match, numbers, runs
+from motet.arrays import BOUND, Array, Index, in_order, match, numbers, runs
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.gram import gram, linear_factor
 from motet.kernels import affine
@@ -63,7 +63,9 @@ class Folded:
 
 def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     """Fold repeats of an input within a task (the article's section 4.1, case 1, all at once)."""
-    order = np.argsort(task * (input.max(initial=0) + 1) + input, kind="stable")
+    key = task * (input.max(initial=0) + 1)
+    key += input
+    order = in_order(key)
     task, input, y, noise = task[order], input[order], y[order], noise[order]
     first = np.flatnonzero(_changes(task) | _changes(input))
     start = np.flatnonzero(_changes(task[first]))
@@ -124,6 +126,11 @@ class Batch:
 
     def take(self, which: Any) -> Batch:
         return Batch(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    def parts(self, numbers: int) -> Iterable[Batch]:
+        """In pieces whose temporaries, of so many ``numbers`` a task, stay small."""
+        step = CHUNK // max(1, numbers)
+        return [self] if step >= len(self.task) else (self.take(run) for run in runs(len(self.task), step))
 
     def joined(self, other: Batch) -> Batch:
         return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
