@@ -22,10 +22,10 @@ from motet.arrays import Array, as_bytes, frozen, match
 from motet.basis import Basis, Extension, Features
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.files import checksum, pack, unpack
-from motet.gram import gram
 from motet.kernels import check_dimension
 from motet.model import Model
 from motet.posterior import Factor, Posterior
+from motet.shift import Shift
 from motet.task import Own, outputs
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
@@ -131,7 +131,7 @@ class Disclosed:
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
             return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
         extension, F = self._extended(own.X)
-        V = own.covariance(kernel, self.model.individual_share, self.model.lam)
+        V = own.covariance(self.shift(kernel), self.model.lam)
         R = own.inverse(V, kernel)
         return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
 
@@ -177,7 +177,12 @@ class Disclosed:
         return extension, np.hstack([F, extension.e(X, E)])
 
     def _R(self, own: Own, kernel: Kernel) -> Array:
-        return own.inverse(own.covariance(kernel, self.model.individual_share, self.model.lam), kernel)
+        return own.inverse(own.covariance(self.shift(kernel), self.model.lam), kernel)
+
+    def shift(self, kernel: Kernel) -> Shift:
+        """A client's own part: with a private release also what the basis misses."""
+        basis = self.basis if self.policy == "private" else None
+        return Shift(kernel, self.model.individual_share, basis, self.model.common_share)
 
     def std(self, variance: Array, observation: bool = False) -> Array:
         """Standard deviations from variances in units of σ²; those of an observation have λ more."""
@@ -288,9 +293,8 @@ class Estimate:
     def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.release._rows(X)
-        share = self.release.model.individual_share
         F = _columns(self.release.basis, self._extension, X)
-        k = share * gram(self.kernel, X, self.own.X)
+        k = self.release.shift(self.kernel).gram(X, self.own.X)
         mean = F @ self._posterior.theta + k @ self.a
         if not return_std:
             return mean
@@ -300,7 +304,10 @@ class Estimate:
     def _unshared(self, X: Array, F: Array, k: Array) -> Array:
         """The variance of the shift given the average, and of what the basis does not see."""
         model, basis = self.release.model, self.release.basis
-        shift = model.individual_share * self.kernel.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True)
+        own = self.release.shift(self.kernel)
+        shift = own.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True)
+        if own.basis is not None:  # the shift has all that the basis misses
+            return np.maximum(shift, 0.0)
         E = np.delete(F, np.flatnonzero(basis.prior == 0), axis=1)
         return np.maximum(shift, 0.0) + model.common_share * basis.residual(X, E)
 

@@ -6,12 +6,13 @@ the sums are rebuilt from every task's Rʲ, so nothing drifts and forgetting is 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index
@@ -24,7 +25,8 @@ from motet.kernels import check_dimension
 from motet.model import Model
 from motet.posterior import Evidence, Posterior, evidence, residual_quadratic
 from motet.predictions import predict, predict_all
-from motet.task import Batch, Own, batches, fold, outputs
+from motet.shift import Shift
+from motet.task import Batch, Folded, Own, batches, fold, outputs
 
 FAR = 1e4  # spreads from 0 where a linear bias that nothing centres begins to lose digits
 MOST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
@@ -130,15 +132,18 @@ class Engine:
         return self._folded().evidence
 
     def coefficients(self, task: Hashable, disclosed: Disclosed | None = None) -> Coefficients:
-        """aʲ of an active client, against the engine's latest release (by default one made now)."""
+        """aʲ of an active client, against the engine's latest release (by default one made now) or a private one."""
         release = self.disclose() if disclosed is None else disclosed
-        if self._last is None or release.digest != self._last.release.digest:
-            raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
         self._must_hold(task)
         own = Own.of(*self._examples.of_task(task))
-        number = self._examples.number(task)
-        released = self._released(self._last, number) if self._examples.changes[number] else None
         kernel = self._kernels[self._kernel_of.get(task, 0)]
+        number = self._examples.number(task)
+        if release.policy == "private":  # its clipped part stays in: it is smaller than the noise
+            released: Own | None = Own(own.X[:0], own.y[:0], own.noise[:0])
+        elif self._last is None or release.digest != self._last.release.digest:
+            raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
+        else:
+            released = self._released(self._last, number) if self._examples.changes[number] else None
         estimate = release.replaced(own, released, kernel)
         return Coefficients(release.digest, own.X, own.y, own.noise, estimate.a, kernel, released)
 
@@ -200,22 +205,34 @@ class Engine:
         """All batches, with the tasks that changed folded and inverted anew."""
         changed = self._examples.changes
         fresh = {key: kept for key, b in old.items() if len((kept := b.take(~changed[b.task])).task)}
-        kernel_of = np.zeros(len(changed), dtype=np.intp)
-        for label, kernel in self._kernel_of.items():
-            if label in self._examples:
-                kernel_of[self._examples.number(label)] = kernel
-        task, *triple = self._examples.of_tasks(changed)
-        for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
-            which = kernel_of[task] == kernel if self._kernel_of else slice(None)
-            folded = fold(task[which], *(a[which] for a in triple))
+        for kernel, folded in self._folded_by_kernel(changed):
             largest = int(np.diff(folded.start).max(initial=0))
             if largest > MOST:
                 raise InvalidData(f"a task with {largest} inputs is too large (at most {MOST}): thin or split it")
-            shares = self.model.individual_share, self.model.lam
-            for batch in batches(folded, self._examples.inputs, self._kernels[kernel], *shares):
-                key = (int(kernel), batch.h.shape[1])
+            shift = Shift(self._kernels[kernel], self.model.individual_share)
+            for batch in batches(folded, self._examples.inputs, shift, self.model.lam):
+                key = (kernel, batch.h.shape[1])
                 fresh[key] = fresh[key].joined(batch) if key in fresh else batch
         return fresh
+
+    def _folded_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, Folded]]:
+        """The chosen tasks, folded, for each kernel that some of them have."""
+        kernel_of = np.zeros(len(which), dtype=np.intp)
+        for label, kernel in self._kernel_of.items():
+            if label in self._examples:
+                kernel_of[self._examples.number(label)] = kernel
+        task, *triple = self._examples.of_tasks(which)
+        for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
+            rows = kernel_of[task] == kernel if self._kernel_of else slice(None)
+            yield int(kernel), fold(task[rows], *(a[rows] for a in triple))
+
+    def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, Folded, Array]]:
+        """All tasks but some, folded: each kernel, its tasks, and the inputs that they number."""
+        which = np.ones(len(self._examples.changes), dtype=bool)
+        left_out = self._examples.numbers(list(without))
+        which[left_out[left_out >= 0]] = False
+        for kernel, folded in self._folded_by_kernel(which):
+            yield self._kernels[kernel], folded, self._examples.inputs
 
     def _check_size(self) -> None:
         """Refuse what would not fit into memory, or would lose its digits, before it is tried."""

@@ -19,8 +19,9 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import BOUND, Array, Index, in_order, match, numbers, runs
 from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.gram import gram, linear_factor
+from motet.gram import linear_factor
 from motet.kernels import affine
+from motet.shift import Shift
 from motet.stacks import inverse, inverse_of_low_rank
 
 CHUNK = 2**20  # numbers in one temporary of a stack
@@ -136,27 +137,27 @@ class Batch:
         return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
 
 
-def batches(folded: Folded, X: Array, kernel: Kernel, share: float, lam: float) -> Iterator[Batch]:
-    """The folded tasks by size, each with its Rʲ for the kernel ``share`` · K̃ on the inputs ``X``."""
+def batches(folded: Folded, X: Array, shift: Shift, lam: float) -> Iterator[Batch]:
+    """The folded tasks by size, each with its Rʲ on the inputs ``X``."""
     sizes = np.diff(folded.start)
     for size in np.unique(sizes):
         which = np.flatnonzero(sizes == size)
         at = folded.start[which, None] + np.arange(size)
         h, noise = folded.input[at], folded.noise[at]
-        R, log_det = inverses(X, h, noise, kernel, share, lam)
+        R, log_det = inverses(X, h, noise, shift, lam)
         rest = (a[which] for a in (folded.rows, folded.squares, folded.log_noise))
         yield Batch(folded.task[which], h, folded.y[at], noise, R, log_det, *rest)
 
 
-def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam: float) -> tuple[Array, Array]:
+def inverses(X: Array, h: Index, noise: Array, shift: Shift, lam: float) -> tuple[Array, Array]:
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``."""
     m, size = h.shape
-    A = linear_factor(kernel, X.shape[1])
+    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
     U = K = None
     if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
-        U = np.sqrt(share) * affine(X) @ A.T
+        U = np.sqrt(shift.share) * affine(X) @ A.T
     elif len(X) ** 2 <= (min(2**18, 4 * h.size * size) if A is not None else h.size * size // 4):  # few pairs in all
-        K = share * gram(kernel, X).ravel()
+        K = shift.gram(X).ravel()
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
     def invert(part: slice) -> None:
@@ -164,11 +165,11 @@ def inverses(X: Array, h: Index, noise: Array, kernel: Kernel, share: float, lam
         if U is not None:
             R[part], log_det[part] = inverse_of_low_rank(U[at], scaled)
             return
-        V = share * gram(kernel, X[at]) if K is None else K.take(at[:, :, None] * len(X) + at[:, None, :])
+        V = shift.gram(X[at]) if K is None else K.take(at[:, :, None] * len(X) + at[:, None, :])
         R[part], log_det[part] = inverse(with_diagonal(V, scaled))
 
     on_all_cores(invert, m, CHUNK // (size * (size + X.shape[1])))
-    return checked(R, log_det, kernel)
+    return checked(R, log_det, shift.kernel)
 
 
 def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
@@ -207,9 +208,9 @@ class Own:
     y: Array
     noise: Array
 
-    def covariance(self, kernel: Kernel, share: float, lam: float) -> Array:
+    def covariance(self, shift: Shift, lam: float) -> Array:
         """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
-        return with_diagonal(share * gram(kernel, self.X), lam * self.noise)
+        return with_diagonal(shift.gram(self.X), lam * self.noise)
 
     @staticmethod
     def inverse(V: Array, kernel: Kernel) -> Array:
