@@ -13,6 +13,7 @@
     │   ├── UnknownTask        the engine holds no example of it
     │   ├── UnknownExample     the task has no such triple
     │   └── UnknownName        not in the catalogue
+    ├── BudgetSpent          no further release would keep the promised privacy
     └── InvalidRelease       a disclosed database that cannot be used (also a ValueError)
         └── StaleRelease       coefficients and database are of different releases
 
@@ -73,6 +74,10 @@ class UnknownExample(NotKnown):
 
 class UnknownName(NotKnown):
     code = "unknown_name"
+
+
+class BudgetSpent(MotetError):
+    code = "budget_spent"
 
 
 class InvalidRelease(MotetError, ValueError):

@@ -45,9 +45,9 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
 def _by_lapack(V: Array) -> tuple[Array, Array]:
     try:
         L = np.linalg.cholesky(V)
+        half = np.linalg.inv(L)
     except np.linalg.LinAlgError:
         return V, np.full(len(V), np.nan)
-    half = np.linalg.inv(L)
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
 
 
