@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -106,6 +107,36 @@ def reproduce(
     table.add_row("separate, pooled", "", f"{results['rmse_separate']:.4f}, {results['rmse_pooled']:.4f}")
     console.print(table)
     console.print(f"{results['seconds']:.0f} s; see {written[0]}")
+
+
+@app.command(epilog="Example: motet audit monday.safetensors tuesday.safetensors")
+def audit(
+    file: Annotated[Path, typer.Argument(help="A release of a study.")],
+    later: Annotated[Path | None, typer.Argument(help="Another release of the same study.")] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option(help="A CSV of what you sent in between: client, name (or the inputs' columns), y and noise."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all that was rebuilt as JSON, nothing else.")] = False,
+) -> None:
+    """Attack releases with nothing but their files, and show what can be rebuilt of the clients."""
+    with one_line_errors():
+        from motet.exposure import expose, load, read_own
+
+        releases = sorted((load(path) for path in (file, later) if path is not None), key=lambda r: r.version)
+        if own is not None and later is None:
+            raise MotetError("--own is what you sent between two releases: give the later file too")
+        exposed = expose(*releases, own=() if own is None else read_own(own, releases[-1]))
+    if as_json:
+        sys.stdout.write(json.dumps(exposed.to_dict()) + "\n")
+        return
+    console = Console()
+    table = Table("attack", "what was rebuilt", "certain", title=exposed.title, title_justify="left")
+    for finding in exposed.shown:
+        table.add_row(finding.attack, escape(finding.text), finding.certain)
+    console.print(table)
+    for note in exposed.notes:
+        console.print(note, style="dim")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What one client adds to a private release: its information as whole numbers of bounded norm.
 
-C_Λ and C_η are the median norms of clients simulated from the model's own prior. A client's vector depends on that
+C_Λ and C_η come from the norms of clients simulated from the model's own prior. A client's vector depends on that
 client alone, to the last digit, and sums of whole numbers are exact: neither the order of clients nor one that left
 shows in them.
 """
@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, as_bytes
+from motet.arrays import Array, Index, as_bytes, match
 from motet.coordinates import Coordinates
 from motet.engine import Engine
 from motet.ledger import UNIT, Whole
 from motet.stacks import LARGEST_SIZE, inverse
-from motet.task import Folded, Own, on_all_cores, with_diagonal
+from motet.task import Folded, Own, fold, on_all_cores, with_diagonal
 
 BLOCK = 64  # clients taken at once, always as many, so that nobody's digits depend on the others
 LARGEST = 2000  # examples of a client; one with more adds nothing
@@ -38,20 +38,22 @@ class Clip:
 
     @classmethod
     def of(cls, at: Coordinates, examples: int, *, seed: int = 0, C_eta: float | None = None) -> Clip:
-        """Bounds from simulated clients with so many examples; ``C_eta`` too unless given."""
+        """Bounds from simulated clients with so many examples, half of whom are clipped; ``C_eta`` too unless given."""
         F, R, y = at.simulated(examples, seed)
         K, Ry = F @ F.swapaxes(1, 2), R @ y[:, :, None]
         RK = R @ K
         Lambda = np.sqrt(np.einsum("mij,mji->m", RK, RK))
         eta = np.sqrt((Ry * (K @ Ry)).sum(axis=(1, 2)))
-        C = float(np.median(Lambda)), float(np.median(eta) if C_eta is None else C_eta)
+        C = np.array([np.median(Lambda), np.median(eta)])
+        C *= np.median(np.hypot(Lambda / C[0], eta / C[1]))
+        C[1] = C[1] if C_eta is None else C_eta
         length = np.hypot(Lambda / C[0], eta / C[1])
         c = 1 / np.maximum(1.0, length)
         rows = F.shape[0] * F.shape[1]
         shape = F.reshape(rows, -1).T @ (c[:, None, None] * (R @ F)).reshape(rows, -1) / len(F)
         k = len(shape)
         spread = (np.mean((c * length) ** 2) - (shape**2).sum() / C[0] ** 2) / (k * (k + 3) / 2)
-        return cls(at, *C, (shape + shape.T) / 2, float(max(spread, 0.0)))
+        return cls(at, float(C[0]), float(C[1]), (shape + shape.T) / 2, float(max(spread, 0.0)))
 
     @property
     def size(self) -> int:
@@ -71,32 +73,43 @@ class Clip:
 
     def vector(self, X: Array, y: Array, noise: Array, kernel: Kernel | None = None) -> Whole:
         """One client's vector, zero where it cannot be computed."""
-        engine = Engine(self.at.model, None if kernel is None else {0: kernel})
-        engine.learn_many([0] * len(X), X, y, noise)
-        return self.total(engine)
+        input, first = match(X, {})
+        with np.errstate(all="ignore"):
+            folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
+            model = self.at.model
+            return self._sum(model.individual if kernel is None else model.reading(kernel), folded, X[first])
 
     def _sum(self, kernel: Kernel, folded: Folded, X: Array) -> Whole:
         """Clients whose inputs are all public points together, by size; each other one alone."""
-        place = self._places(X)[folded.input]
+        place = np.array([self._places.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[folded.input]
         sizes = np.diff(folded.start)
         known = np.minimum.reduceat(place, folded.start[:-1]) >= 0 if len(sizes) else sizes > 0
-        K = self.at.shift(kernel).gram(self.at.points) if known.any() else np.empty((0, 0))
         total = np.zeros(self.size, dtype=np.int64)
         for size in np.unique(sizes[known & (sizes <= LARGEST)]):
             at = folded.start[:-1][known & (sizes == size), None] + np.arange(size)
-            total += self._sum_of_stack(K, place[at], folded.y[at], folded.noise[at])
+            at = np.take_along_axis(at, np.argsort(place[at], axis=1), axis=1)  # whatever their order was
+            total += self._sum_of_stack(self._over_points(kernel), place[at], folded.y[at], folded.noise[at])
         for begin, end in zip(folded.start[:-1][~known], folded.start[1:][~known]):
             if end - begin <= LARGEST:
-                own = Own(X[folded.input[begin:end]], folded.y[begin:end], folded.noise[begin:end])
-                V = own.covariance(self.at.shift(kernel), self.at.model.lam)
-                F = np.concatenate([self.at.columns(x[None]) for x in own.X])  # each alone
-                total += self._whole(F[None], V[None], own.y[None])[0]
+                at = begin + np.lexsort(X[folded.input[begin:end]].T)
+                total += self._alone(Own(X[folded.input[at]], folded.y[at], folded.noise[at]), kernel)
         return total
 
-    def _places(self, X: Array) -> Index:
-        """Where inputs are among the public points; −1 where they are not."""
-        known = {row: number for number, row in enumerate(as_bytes(self.at.points))}
-        return np.array([known.get(row, -1) for row in as_bytes(X)], dtype=np.intp)
+    def _alone(self, own: Own, kernel: Kernel) -> Whole:
+        V = own.covariance(self.at.shift(kernel), self.at.model.lam)
+        F = np.concatenate([self.at.columns(x[None]) for x in own.X])
+        return self._whole(F[None], V[None], own.y[None])[0]
+
+    @cached_property
+    def _places(self) -> dict[bytes, int]:
+        return {row: number for number, row in enumerate(as_bytes(self.at.points))}
+
+    def _over_points(self, kernel: Kernel) -> Array:
+        return self._own if kernel is self.at.model.individual else self.at.shift(kernel).gram(self.at.points)
+
+    @cached_property
+    def _own(self) -> Array:
+        return self.at.shift(self.at.model.individual).gram(self.at.points)
 
     def _sum_of_stack(self, K: Array, h: Index, y: Array, noise: Array) -> Whole:
         m = len(h)

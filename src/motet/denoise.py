@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from motet.arrays import Array
+from motet.clip import Clip
 from motet.coordinates import Coordinates
 
 AMOUNTS = np.logspace(-4, 8, 61)  # t: how far Λ may be from the prior's shape
@@ -48,7 +49,9 @@ def shaped(noisy: Array, shape: Array, deviation: float) -> Shaped:
     return Shaped(_positive(_whole(mean)), _whole(variance), float(max(kappa[best], 0.0)))
 
 
-def posterior(at: Coordinates, found: Shaped, eta: Array, deviation: float) -> tuple[Array, Array]:
+def posterior(
+    at: Coordinates, found: Shaped, eta: Array, deviation: float, *, rounds: int = ROUNDS
+) -> tuple[Array, Array]:
     """Precision of the weights less the prior's, and precision times mean, in units of σ².
 
     η̃ ~ N(Λ̂θ, σ²Λ̂ + noise of η + Var(Λ̃)θ²): the last term needs θ², hence a few rounds.
@@ -56,7 +59,7 @@ def posterior(at: Coordinates, found: Shaped, eta: Array, deviation: float) -> t
     sigma2, prior = at.sigma2, at.sigma2 * at.prior
     squares, L = prior, found.Lambda
     tiny = 1e-12 * max(float(np.trace(L)) / len(L), np.finfo(float).tiny)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         S = sigma2 * L + np.diag(deviation**2 + found.P @ squares + sigma2 * tiny)
         gain = np.linalg.solve(S, L).T  # Λ̂S⁻¹
         precision = gain @ L
@@ -76,6 +79,18 @@ def combined(vectors: Sequence[Array], clients: Sequence[float], scale: float, s
     w = np.linalg.solve(C, m)
     w *= m[-1] / (w @ m)
     return np.tensordot(w, np.asarray(vectors, dtype=float), axes=1), float(scale * np.linalg.norm(w))
+
+
+def forecast(clip: Clip, clients: int, scale: float) -> float:
+    """Mean variance of the average over the public points when so many clients of the prior have come, units of σ²."""
+    at, shape = clip.at, clip.shape
+    allowed = clients * (np.outer(np.diag(shape), np.diag(shape)) + shape**2)
+    noise = (scale * clip.C_Lambda) ** 2 * np.where(np.eye(len(shape)) > 0, 1.0, 0.5)
+    found = Shaped(clients * shape, allowed * noise / (allowed + noise), float(clients))
+    precision, _ = posterior(at, found, np.zeros(len(shape)), scale * clip.C_eta, rounds=1)
+    covariance = np.linalg.inv(np.diag(1 / at.prior) + precision)
+    missed = at.model.common_share * at.basis.residual(at.points, at.basis.e(at.points))
+    return float(np.mean(np.einsum("ij,jk,ik->i", at.F, covariance, at.F) + missed))
 
 
 def _whole(upper: Array) -> Array:

@@ -221,10 +221,10 @@ class Engine:
         for label, kernel in self._kernel_of.items():
             if label in self._examples:
                 kernel_of[self._examples.number(label)] = kernel
-        task, *triple = self._examples.of_tasks(which)
-        for kernel in np.unique(kernel_of[task]) if self._kernel_of else [0]:
-            rows = kernel_of[task] == kernel if self._kernel_of else slice(None)
-            yield int(kernel), fold(task[rows], *(a[rows] for a in triple))
+        rows = self._examples.of_tasks(which)
+        kernel_of_row = kernel_of[rows[0]]
+        for kernel in np.unique(kernel_of_row) if self._kernel_of else [0]:
+            yield int(kernel), fold(*(a[kernel_of_row == kernel] if self._kernel_of else a for a in rows))
 
     def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, Folded, Array]]:
         """All tasks but some, folded: each kernel, its tasks, and the inputs that they number."""

@@ -7,23 +7,26 @@ engine and charges the ledger. Everything after the noise is post-processing, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from motet.arrays import Array
+from motet.basis import Eigen
 from motet.clip import Clip
 from motet.coordinates import Coordinates
-from motet.denoise import Shaped, combined, posterior, shaped
+from motet.denoise import Shaped, combined, forecast, posterior, shaped
 from motet.disclosed import Disclosed
 from motet.engine import Engine
-from motet.errors import InvalidData
+from motet.errors import InvalidData, InvalidModel
 from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.model import Model
 from motet.posterior import Posterior
 
-__all__ = ["Ledger", "Mechanism", "PrivateRelease", "release"]
+__all__ = ["Ledger", "Mechanism", "PrivateRelease", "best_rank", "release"]
+
+RANKS = (5, 10, 20, 30, 40, 60, 80, 120, 160)
 
 
 class Mechanism:
@@ -62,6 +65,20 @@ class Mechanism:
     def _shaped(self, v: Array, scale: float) -> tuple[Shaped, Array]:
         Lambda, eta = self.clip.unpacked(v)
         return shaped(Lambda, self.clip.shape, scale * self.clip.C_Lambda), eta
+
+
+def best_rank(model: Model, *, clients: int, examples: int, ledger: Ledger, ranks: Sequence[int] = RANKS) -> int:
+    """The rank of ``Eigen`` that serves so many expected clients best under this budget, from public knowledge alone.
+
+    A larger one misses less of K̄ and has more numbers to hide. Of ranks that are as good the smallest.
+    """
+    if not isinstance(model.basis, Eigen):
+        raise InvalidModel(f"the rank is one of basis=Eigen(points, rank), this model has {model.basis!r}")
+    points = model.basis.points
+    fitting = [rank for rank in ranks if rank <= len(points)] or [len(points)]
+    models = [replace(model, basis=Eigen(points, rank)) for rank in fitting]
+    errors = [forecast(Mechanism(m, examples=examples).clip, clients, ledger.scale) for m in models]
+    return next(rank for rank, error in zip(fitting, errors) if error <= 1.03 * min(errors))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,157 @@
+"""The music study and its private releases: what every listener makes of them, and how much of the gain they keep.
+
+The share kept is (RMSE separate − RMSE private) / (RMSE separate − RMSE exact), over preferences for all artists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motet import Disclosed, Eigen, Engine, Model, music
+from motet.arrays import Array, Index
+from motet.catalogue import Catalogue
+from motet.ledger import Ledger, Whole
+from motet.music import COMMON, INDIVIDUAL, NOISE, Listeners
+from motet.private import Mechanism, release
+from motet.reproduce import ARTICLE, preference
+from motet.shift import Shift
+
+EXAMPLES, RANK, RELEASES = 5, 80, 10
+BLOCK = 500  # listeners estimated at once
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the study file says about listeners."""
+
+    alpha: float
+    lam: float
+    sigma2: float
+
+    def model(self, rank: int | None = RANK) -> Model:
+        """With a public basis of this rank, or with the exact growing one."""
+        basis = None if rank is None else Eigen(artists(), rank)
+        given = COMMON, INDIVIDUAL, self.alpha, self.lam
+        return Model(*given, bias="none", basis=basis, sigma2=self.sigma2, catalogue=artists())
+
+
+CHOSEN = Setting(ARTICLE["alpha"], ARTICLE["lam"], 0.6)
+SIMULATION = Setting(0.1, NOISE**2 / 0.625, 0.625)  # 0.25² = σ²α, 0.75² = σ²(1−α), 0.01² = σ²λ
+
+
+@cache
+def artists() -> Catalogue:
+    return music.artists()
+
+
+@cache
+def mechanism(setting: Setting = CHOSEN, rank: int = RANK, factor: float = 1.0) -> Mechanism:
+    """The public part; ``factor`` makes C_η wrong."""
+    right = Mechanism(setting.model(rank), examples=EXAMPLES)
+    if factor == 1.0:
+        return right
+    return Mechanism(right.model, examples=EXAMPLES, C_eta=factor * right.clip.C_eta)
+
+
+def skewed(listeners: Listeners, seed: int) -> Listeners:
+    """The same tastes, with artists chosen by popularity 1/k over a random ranking of them."""
+    rng = np.random.default_rng([seed, 1])
+    users, n = listeners.tastes.shape
+    weight = 1 / (1 + rng.permutation(n))
+    artist = np.argsort(rng.exponential(size=(users, n)) / weight, axis=1)[:, :EXAMPLES].ravel()
+    rating = listeners.tastes[listeners.user, artist] + NOISE * rng.normal(size=len(artist))
+    return replace(listeners, artist=artist, rating=rating)
+
+
+def learned(model: Model, listeners: Listeners, which: Bools | None = None) -> Engine:
+    """An engine with the ratings of all listeners, or with some of the ratings."""
+    engine = Engine(model)
+    learn(engine, listeners, np.ones(len(listeners.user), dtype=bool) if which is None else which)
+    return engine
+
+
+def learn(engine: Engine, listeners: Listeners, which: Bools) -> None:
+    rows = artists().rows[listeners.artist[which]]
+    engine.learn_many(listeners.user[which], rows, listeners.rating[which])
+
+
+def last_of_ten(mechanism: Mechanism, listeners: Listeners, epsilon: float) -> Disclosed:
+    """The last of ten combined releases under a total ε, while listeners join linearly."""
+    engine, ledger, noisy = Engine(mechanism.model), Ledger(epsilon=epsilon, releases=RELEASES), list[Whole]()
+    when = listeners.user * RELEASES // len(listeners.tastes)
+    for k in range(RELEASES):
+        learn(engine, listeners, when == k)
+        made = release(engine, mechanism, ledger, earlier=noisy, version=k + 1)
+        ledger, noisy = made.ledger, [*noisy, made.noisy]
+    return made.disclosed
+
+
+# --- what clients make of a release ---
+
+
+def estimates(disclosed: Disclosed, artist: Index, rating: Array) -> tuple[Array, Array]:
+    """All passive clients' means and standard deviations over all artists, a row for each.
+
+    A release is a Gaussian process: its average's posterior, a client's own part, and what the basis misses. So a
+    client's estimate is that process given the client's ratings, for many clients at once.
+    """
+    model, rows = disclosed.model, artists().rows
+    F = disclosed.basis.columns(rows)
+    own = Shift(model.individual, model.individual_share, disclosed.basis, model.common_share)
+    K = own.gram(rows) + model.common_share * F @ disclosed.posterior.factor.solve(F.T)
+    parts = [slice(k, k + BLOCK) for k in range(0, len(artist), BLOCK)]
+    found = [_given(K, F @ disclosed.theta, model.lam, artist[part], rating[part]) for part in parts]
+    return np.concatenate([mean for mean, _ in found]), disclosed.std(np.concatenate([v for _, v in found]))
+
+
+def _given(K: Array, mean: Array, lam: float, artist: Index, rating: Array) -> tuple[Array, Array]:
+    V = K[artist[:, :, None], artist[:, None, :]] + lam * np.eye(artist.shape[1])
+    k = K[artist]
+    both = np.linalg.solve(V, np.concatenate([(rating - mean[artist])[:, :, None], k], axis=2))
+    told = np.einsum("uix,uix->ux", k, both[:, :, 1:])
+    return mean + np.einsum("uix,ui->ux", k, both[:, :, 0]), np.diag(K) - told
+
+
+def table(listeners: Listeners) -> tuple[Index, Array]:
+    """Artists and ratings, a row for each listener."""
+    return listeners.artist.reshape(-1, EXAMPLES), listeners.rating.reshape(-1, EXAMPLES)
+
+
+def check(disclosed: Disclosed, listeners: Listeners, users: Index) -> None:
+    """Raises unless ``estimates`` are what these clients compute from the release themselves."""
+    artist, rating = (a[users] for a in table(listeners))
+    fast = estimates(disclosed, artist, rating)
+    for k in range(len(users)):
+        estimate = disclosed.estimate(artists().rows[artist[k]], rating[k])
+        slow = estimate.predict(artists().rows, return_std=True)
+        for name, a, b in zip(("means", "deviations"), fast, slow):
+            if (worst := np.abs(a[k] - b).max()) > 1e-9:
+                raise ArithmeticError(f"{name} of listener {users[k]} differ by {worst:.1e} from a client's own")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Listeners, and the errors of learning them separately and of sharing exactly."""
+
+    listeners: Listeners
+    separate: float
+    exact: float
+
+    @classmethod
+    def of(cls, listeners: Listeners, setting: Setting = CHOSEN) -> Study:
+        models = (given.model(rank=None) for given in (replace(setting, alpha=0.0), setting))
+        errors = (rmse(learned(model, listeners).predict_all(artists().rows), listeners) for model in models)
+        return cls(listeners, *errors)
+
+    def share(self, disclosed: Disclosed) -> float:
+        error = rmse(estimates(disclosed, *table(self.listeners))[0], self.listeners)
+        return (self.separate - error) / (self.separate - self.exact)
+
+
+def rmse(found: Array, listeners: Listeners) -> float:
+    return float(np.sqrt(np.mean((preference(found) - preference(listeners.tastes)) ** 2)))

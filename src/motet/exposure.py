@@ -1,0 +1,164 @@
+"""All attacks on one release, or on two, told in words and as plain data: what ``motet audit`` shows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.audit import Found, rebuilt
+from motet.difference import Change, Examples, change
+from motet.disclosed import Disclosed
+from motet.errors import InvalidData, InvalidRelease
+
+SHOWN = 5  # inputs of a client, and clients, that a table has room for
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one attack rebuilt: a line for people, and everything for programs."""
+
+    attack: str
+    text: str
+    certain: str
+    data: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Exposure:
+    title: str
+    findings: list[Finding]
+    notes: list[str]
+    policy: str
+    versions: list[int]
+
+    @property
+    def shown(self) -> list[Finding]:
+        """As many as a table has room for, and how many more there are."""
+        clients = [f for f in self.findings if f.attack.startswith("client")]
+        others = [f for f in self.findings if f not in clients]
+        more = len(clients) - SHOWN
+        rest = [Finding("", f"and {more} clients more, all of them in --json", "", {})] if more > 0 else []
+        return others + clients[:SHOWN] + rest
+
+    def to_dict(self) -> dict[str, Any]:
+        found = [{"attack": f.attack, "certain": f.certain, **f.data} for f in self.findings]
+        return {"policy": self.policy, "releases": self.versions, "attacks": found}
+
+
+def expose(first: Disclosed, second: Disclosed | None = None, *, own: Iterable[Examples] = ()) -> Exposure:
+    """Run every attack that needs no more than these files."""
+    releases = [first] if second is None else [first, second]
+    found = change(None, first) if second is None else change(first, second, own=own)
+    together, senders = rebuilt(found)
+    findings = [_inversion(releases[-1])]
+    if second is not None:
+        findings.append(_finding(found, "differencing", together))
+    findings += _separation(found, senders, alone=second is None)
+    versions = [release.version for release in releases]
+    title = f"{' and '.join(f'release {v}' for v in versions)}, {first.policy}"
+    return Exposure(title, findings, _notes(first, findings, second is None), first.policy, versions)
+
+
+def _notes(release: Disclosed, findings: list[Finding], alone: bool) -> list[str]:
+    notes = []
+    if any(f.certain == "no" for f in findings):
+        notes.append("what is not certain is a guess, and no better than one")
+    if alone:
+        notes.append("a second release shows what was sent in between: motet audit FILE LATER")
+    if release.policy == "exact":
+        notes.append("exact releases promise nothing: they are for clients who trust each other")
+    return notes
+
+
+def _inversion(release: Disclosed) -> Finding:
+    sums = change(None, release).over_inputs()
+    names, pairs = _named(release, sums.inputs), sums.pairs
+    text = f"G and g over {len(names)} inputs"
+    if len(pairs):
+        a, b = pairs[np.argmin(np.abs(sums.G[tuple(pairs.T)]))]
+        text += f"; {len(pairs)} pairs of them are one client's, as {_word(names[a])} and {_word(names[b])}"
+    elif not sums.unique:
+        text += ", one of many that give this release"
+    data = {"inputs": names, "G": sums.G.tolist(), "g": sums.g.tolist(), "pairs": pairs.tolist()}
+    return Finding("inversion", text, "yes" if sums.unique else "no", data)
+
+
+def _separation(found: Change, senders: list[Found], *, alone: bool) -> list[Finding]:
+    """A finding for each client; of a single release only those that stand apart."""
+    senders = [sender for sender in senders if sender.inputs_certain]
+    if not senders:
+        text = "no client stands apart" if alone else "the difference does not fall apart into clients"
+        return [Finding("separation", text, "", {"clients": 0})]
+    clients = [_finding(found, f"client {k}", sender) for k, sender in enumerate(senders, 1)]
+    text = f"{len(senders)} {'clients' if len(senders) > 1 else 'client'}, told apart by what goes together"
+    return [Finding("separation", text, "yes", {"clients": len(senders)}), *clients]
+
+
+def _finding(found: Change, attack: str, what: Found) -> Finding:
+    names = _named(found.release, what.inputs)
+    pairs = [f"{_word(name)} {y:.4g}" for name, y in zip(names, what.outputs)]
+    more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
+    text = f"{'came' if what.came else 'left'}: {', '.join(pairs[:SHOWN])}{more}" if pairs else "no inputs to try"
+    certain = "yes" if what.certain else "inputs" if what.inputs_certain else "no"
+    data = {"came": what.came, "inputs": names, "outputs": what.outputs.tolist(), "noise": what.noise.tolist()}
+    return Finding(attack, text, certain, data | {"fit": what.fit})
+
+
+def _named(release: Disclosed, rows: Array) -> list[Any]:
+    catalogue = release.model.catalogue
+    return rows.tolist() if catalogue is None else catalogue.name_rows(rows)
+
+
+def _word(name: Any) -> str:
+    return name if isinstance(name, str) else f"({', '.join(f'{value:.4g}' for value in name)})"
+
+
+# --- files ---
+
+
+def load(path: Path) -> Disclosed:
+    """A release from its file; a refusal names the file."""
+    try:
+        return Disclosed.load(path)
+    except OSError as error:
+        raise InvalidRelease(f"cannot read {path}: {error.strerror or error}; give a release's file") from None
+    except InvalidRelease as error:
+        raise InvalidRelease(f"{path}: {error}") from None
+
+
+def read_own(path: Path, release: Disclosed) -> list[Examples]:
+    """Clients of one's own from a table with columns client, name or the inputs' numbers, y, and noise if not 1."""
+    try:
+        rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidData(f"cannot read {path}: {error}") from None
+    clients: dict[str, list[tuple[Any, float, float]]] = {}
+    for number, row in enumerate(rows, start=2):
+        where = f"{path.name}, row {number}"
+        for column in ("client", "y"):
+            if row.get(column) is None:
+                raise InvalidData(f"{where}: no column {column!r}; expected client, name or numbers, y and noise")
+        y, noise = _number(row["y"], where), _number(row.get("noise") or "1", where)
+        clients.setdefault(row["client"], []).append((_input(row, release, where), y, noise))
+    return [tuple(map(list, zip(*examples))) for examples in clients.values()]  # type: ignore[misc]
+
+
+def _input(row: dict[str, Any], release: Disclosed, where: str) -> Any:
+    if release.model.catalogue is not None:
+        if not row.get("name"):
+            raise InvalidData(f"{where}: no column 'name'; the inputs of this study are names of its catalogue")
+        return row["name"]
+    return [_number(cell, where) for column, cell in row.items() if column not in ("client", "y", "noise")]
+
+
+def _number(cell: Any, where: str) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        raise InvalidData(f"{where}: expected a number, got {cell!r}") from None
