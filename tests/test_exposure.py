@@ -59,6 +59,20 @@ def test_two_releases_and_what_one_sent_oneself(files: tuple[Path, Path]) -> Non
     assert all(word in out for word in ("differencing", "certain", "inputs", *victim))
 
 
+def test_who_is_in(files: tuple[Path, Path], tmp_path: Path) -> None:
+    names = Disclosed.load(files[0]).model.catalogue
+    assert names is not None
+    rows = [("victim", 3, 4.5), ("victim", 40, -2.25), ("nobody", 7, 1.0), ("nobody", 50, 2.0)]
+    table = [f'{who},"{names.names[k]}",{y}' for who, k, y in rows]
+    (tmp_path / "suspects.csv").write_text("\n".join(["client,name,y", *table]), encoding="utf-8")
+    own = files[0].parent / "own.csv"
+    code, out, _ = run(*files, "--own", own, "--suspects", tmp_path / "suspects.csv", "--json")
+    assert code == 0
+    found = [attack for attack in json.loads(out)["attacks"] if attack["attack"] == "membership"]
+    assert [attack["certain"] for attack in found] == ["yes", "no"]
+    assert found[0]["share"] == pytest.approx(1.0, abs=1e-8)
+
+
 def test_one_release(files: tuple[Path, Path]) -> None:
     code, out, _ = run(files[0])
     assert code == 0

@@ -117,16 +117,18 @@ def audit(
         Path | None,
         typer.Option(help="A CSV of what you sent in between: client, name (or the inputs' columns), y and noise."),
     ] = None,
+    suspects: Annotated[Path | None, typer.Option(help="A CSV like that of clients who may be in.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was rebuilt as JSON, nothing else.")] = False,
 ) -> None:
     """Attack releases with nothing but their files, and show what can be rebuilt of the clients."""
     with one_line_errors():
-        from motet.exposure import expose, load, read_own
+        from motet.exposure import expose, load, read_clients
 
         releases = sorted((load(path) for path in (file, later) if path is not None), key=lambda r: r.version)
         if own is not None and later is None:
             raise MotetError("--own is what you sent between two releases: give the later file too")
-        exposed = expose(*releases, own=() if own is None else read_own(own, releases[-1]))
+        mine, others = ({} if path is None else read_clients(path, releases[-1]) for path in (own, suspects))
+        exposed = expose(*releases, own=mine.values(), suspects=others)
     if as_json:
         sys.stdout.write(json.dumps(exposed.to_dict()) + "\n")
         return

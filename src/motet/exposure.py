@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array
-from motet.audit import Found, rebuilt
+from motet.audit import TOLERANCE, Found, presence, rebuilt
 from motet.difference import Change, Examples, change
 from motet.disclosed import Disclosed
 from motet.errors import InvalidData, InvalidRelease
@@ -51,8 +51,14 @@ class Exposure:
         return {"policy": self.policy, "releases": self.versions, "attacks": found}
 
 
-def expose(first: Disclosed, second: Disclosed | None = None, *, own: Iterable[Examples] = ()) -> Exposure:
-    """Run every attack that needs no more than these files."""
+def expose(
+    first: Disclosed,
+    second: Disclosed | None = None,
+    *,
+    own: Iterable[Examples] = (),
+    suspects: Mapping[str, Examples] | None = None,
+) -> Exposure:
+    """Run every attack that needs no more than these files, what one sent oneself, and whom one suspects to be in."""
     releases = [first] if second is None else [first, second]
     found = change(None, first) if second is None else change(first, second, own=own)
     together, senders = rebuilt(found)
@@ -60,6 +66,7 @@ def expose(first: Disclosed, second: Disclosed | None = None, *, own: Iterable[E
     if second is not None:
         findings.append(_finding(found, "differencing", together))
     findings += _separation(found, senders, alone=second is None)
+    findings += [_membership(found, name, examples) for name, examples in (suspects or {}).items()]
     versions = [release.version for release in releases]
     title = f"{' and '.join(f'release {v}' for v in versions)}, {first.policy}"
     return Exposure(title, findings, _notes(first, findings, second is None), first.policy, versions)
@@ -78,15 +85,16 @@ def _notes(release: Disclosed, findings: list[Finding], alone: bool) -> list[str
 
 def _inversion(release: Disclosed) -> Finding:
     sums = change(None, release).over_inputs()
-    names, pairs = _named(release, sums.inputs), sums.pairs
+    known = sums.unique and not release.noise_scale
+    names, pairs = _named(release, sums.inputs), sums.pairs if known else sums.pairs[:0]
     text = f"G and g over {len(names)} inputs"
     if len(pairs):
         a, b = pairs[np.argmin(np.abs(sums.G[tuple(pairs.T)]))]
         text += f"; {len(pairs)} pairs of them are one client's, as {_word(names[a])} and {_word(names[b])}"
-    elif not sums.unique:
-        text += ", one of many that give this release"
+    elif not known:
+        text += ", with the noise of the release" if sums.unique else ", one of many that give this release"
     data = {"inputs": names, "G": sums.G.tolist(), "g": sums.g.tolist(), "pairs": pairs.tolist()}
-    return Finding("inversion", text, "yes" if sums.unique else "no", data)
+    return Finding("inversion", text, "yes" if known else "no", data)
 
 
 def _separation(found: Change, senders: list[Found], *, alone: bool) -> list[Finding]:
@@ -98,6 +106,13 @@ def _separation(found: Change, senders: list[Found], *, alone: bool) -> list[Fin
     clients = [_finding(found, f"client {k}", sender) for k, sender in enumerate(senders, 1)]
     text = f"{len(senders)} {'clients' if len(senders) > 1 else 'client'}, told apart by what goes together"
     return [Finding("separation", text, "yes", {"clients": len(senders)}), *clients]
+
+
+def _membership(found: Change, name: str, examples: Examples) -> Finding:
+    """How much of a client lies in the releases: 1 if it alone came, some of the others' where there are more."""
+    share = presence(found, *examples)
+    certain = abs(share - 1) < TOLERANCE and not found.release.noise_scale
+    return Finding("membership", f"{name}: {share:.3g} times what it would add", "yes" if certain else "no", {"share": share})
 
 
 def _finding(found: Change, attack: str, what: Found) -> Finding:
@@ -132,8 +147,8 @@ def load(path: Path) -> Disclosed:
         raise InvalidRelease(f"{path}: {error}") from None
 
 
-def read_own(path: Path, release: Disclosed) -> list[Examples]:
-    """Clients of one's own from a table with columns client, name or the inputs' numbers, y, and noise if not 1."""
+def read_clients(path: Path, release: Disclosed) -> dict[str, Examples]:
+    """Clients from a table with columns client, name or the inputs' numbers, y, and noise if not 1."""
     try:
         rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError) as error:
@@ -146,7 +161,7 @@ def read_own(path: Path, release: Disclosed) -> list[Examples]:
                 raise InvalidData(f"{where}: no column {column!r}; expected client, name or numbers, y and noise")
         y, noise = _number(row["y"], where), _number(row.get("noise") or "1", where)
         clients.setdefault(row["client"], []).append((_input(row, release, where), y, noise))
-    return [tuple(map(list, zip(*examples))) for examples in clients.values()]  # type: ignore[misc]
+    return {name: tuple(map(list, zip(*examples))) for name, examples in clients.items()}  # type: ignore[misc]
 
 
 def _input(row: dict[str, Any], release: Disclosed, where: str) -> Any:
