@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from experiments.privacy_utility import covered, goals
 from experiments.study import SIMULATION, Study, artists, learned, mechanism
 from experiments.tables import PASSIVE
+
 from motet.ledger import Ledger
 from motet.music import simulate
 from motet.private import release
