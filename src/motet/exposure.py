@@ -112,7 +112,8 @@ def _membership(found: Change, name: str, examples: Examples) -> Finding:
     """How much of a client lies in the releases: 1 if it alone came, some of the others' where there are more."""
     share = presence(found, *examples)
     certain = abs(share - 1) < TOLERANCE and not found.release.noise_scale
-    return Finding("membership", f"{name}: {share:.3g} times what it would add", "yes" if certain else "no", {"share": share})
+    text = f"{name}: {share:.3g} times what it would add"
+    return Finding("membership", text, "yes" if certain else "no", {"client": name, "share": share})
 
 
 def _finding(found: Change, attack: str, what: Found) -> Finding:
