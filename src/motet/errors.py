@@ -9,13 +9,23 @@
     ├── InvalidModel         a model that means nothing (also a ValueError)
     │   ├── UnknownKernel      not in the closed list
     │   └── NotPositiveDefinite   a kernel that is none on these inputs
+    ├── InvalidStudy         a study file that cannot be used (also a ValueError)
     ├── NotKnown             nothing under that name (also a LookupError)
     │   ├── UnknownTask        the engine holds no example of it
     │   ├── UnknownExample     the task has no such triple
     │   └── UnknownName        not in the catalogue
+    ├── InvalidStore         a database that cannot be used (also a ValueError)
+    ├── TooMany              more than a limit allows
+    ├── Busy                 too much to do, or no database: the same later may work
+    ├── NotAllowed           the study's policy does not allow it now
     ├── BudgetSpent          no further release would keep the promised privacy
-    └── InvalidRelease       a disclosed database that cannot be used (also a ValueError)
-        └── StaleRelease       coefficients and database are of different releases
+    ├── InvalidRelease       a disclosed database that cannot be used (also a ValueError)
+    │   └── StaleRelease       coefficients and database are of different releases
+    ├── NotReleased          the first release is still to come
+    ├── Unauthorized         no token, or one that opens nothing
+    ├── Forbidden            a token that does not open this
+    ├── ServerError          an error of the server without a name here, or an answer that is none
+    └── Unreachable          no answer, however often it was tried (also a ConnectionError)
 
 Every class has a ``code``, stable and readable by a program. A message says what was expected, what came,
 and what to do.
@@ -60,6 +70,10 @@ class NotPositiveDefinite(InvalidModel):
     code = "not_positive_definite"
 
 
+class InvalidStudy(MotetError, ValueError):
+    code = "invalid_study"
+
+
 class NotKnown(MotetError, LookupError):
     code = "not_known"
 
@@ -76,6 +90,22 @@ class UnknownName(NotKnown):
     code = "unknown_name"
 
 
+class InvalidStore(MotetError, ValueError):
+    code = "invalid_store"
+
+
+class TooMany(MotetError):
+    code = "too_many"
+
+
+class Busy(MotetError):
+    code = "busy"
+
+
+class NotAllowed(MotetError):
+    code = "not_allowed"
+
+
 class BudgetSpent(MotetError):
     code = "budget_spent"
 
@@ -86,3 +116,23 @@ class InvalidRelease(MotetError, ValueError):
 
 class StaleRelease(InvalidRelease):
     code = "stale_release"
+
+
+class NotReleased(MotetError):
+    code = "not_released"
+
+
+class Unauthorized(MotetError):
+    code = "unauthorized"
+
+
+class Forbidden(MotetError):
+    code = "forbidden"
+
+
+class ServerError(MotetError):
+    code = "server_error"
+
+
+class Unreachable(MotetError, ConnectionError):
+    code = "unreachable"

@@ -1,0 +1,242 @@
+"""The sections and keys of a study file: what each takes, and its default.
+
+A key's description completes "expected …", so the same words refuse a value and document the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+from motet.arrays import BOUND, Array
+from motet.basis import Bias
+from motet.ledger import Ledger
+
+MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+PASSWORD = re.compile(r"//[^@]*@")
+
+# --- what values may be; whatever the reason of a refusal, the key's description is shown ---
+
+
+def _refuse_unless(right: bool) -> None:
+    if not right:
+        raise ValueError
+
+
+def _number(value: Any) -> float:
+    _refuse_unless(isinstance(value, (int, float)) and not isinstance(value, bool) and -BOUND < value < BOUND)
+    return float(value)
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    _refuse_unless(isinstance(value, list) and len(value) == 2)
+    low, high = map(_number, value)
+    _refuse_unless(low <= high)
+    return low, high
+
+
+def _wide(pair: tuple[float, float]) -> tuple[float, float]:
+    _refuse_unless(pair[0] < pair[1])
+    return pair
+
+
+def _positive(pair: tuple[float, float]) -> tuple[float, float]:
+    _refuse_unless(pair[0] > 1 / BOUND)
+    return pair
+
+
+def _pairs(value: Any) -> tuple[tuple[float, float], ...]:
+    _refuse_unless(isinstance(value, list) and bool(value))
+    return tuple(map(_pair, value)) if isinstance(value[0], list) else (_pair(value),)
+
+
+def _rows(value: Any) -> tuple[tuple[float, ...], ...]:
+    _refuse_unless(isinstance(value, list) and 0 < len(value) <= MOST_POINTS)
+    _refuse_unless(all(isinstance(row, list) and row for row in value))
+    return tuple(tuple(map(_number, row)) for row in value)
+
+
+def _line(text: str) -> str:
+    _refuse_unless(bool(text.strip()) and text.isprintable())
+    return text.strip()
+
+
+def _duration(value: Any) -> timedelta:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError
+    return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+def _origin(text: str) -> str:
+    _refuse_unless(re.fullmatch(r"\*|https?://[^/\s]+", text) is not None)
+    return text
+
+
+def _url(text: str) -> str:
+    _refuse_unless(re.fullmatch(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*", text) is not None)
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
+
+
+Number: TypeAlias = Annotated[float, PlainValidator(_number)]
+Positive: TypeAlias = Annotated[Number, Field(gt=0)]
+Pair: TypeAlias = Annotated[tuple[float, float], PlainValidator(_pair)]
+Pairs: TypeAlias = Annotated[tuple[tuple[float, float], ...], PlainValidator(_pairs)]
+Line: TypeAlias = Annotated[str, AfterValidator(_line)]
+Epsilon: TypeAlias = Annotated[Number, Field(ge=1e-6), AfterValidator(lambda e: Ledger(epsilon=e).epsilon)]
+Delta: TypeAlias = Annotated[Number, AfterValidator(lambda d: Ledger(epsilon=1.0, delta=d).delta)]
+
+# --- the sections ---
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class About(Section):
+    name: Line = Field(description='a name, one line of text such as "Music taste"')
+
+
+class Kernels(Section):
+    lam: Positive = Field(description="a number above 0")
+    individual: dict[str, Any] = Field(description='a kernel such as { kernel = "rbf", length_scale = 1.0 }')
+    common: Annotated[dict[str, Any] | None, BeforeValidator(lambda value: None if value == "none" else value)] = Field(
+        default=None, description='a kernel such as { kernel = "rbf", length_scale = 1.0 }, or "none"'
+    )
+    alpha: Annotated[Number, Field(ge=0, le=1)] | None = Field(default=None, description="a number from 0 to 1")
+    sigma2: Positive | None = Field(default=None, description="a number above 0")
+    bias: Bias = Field(default="constant", description='"none", "constant" or "linear"')
+
+
+class Inputs(Section):
+    catalogue: Line | None = Field(default=None, description="the name of a CSV file of items")
+    dimension: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="a whole number from 1 to 1000"
+    )
+    normalise: bool = Field(default=False, description="true or false")
+    bounds: Pairs | None = Field(
+        default=None, description="[lowest, highest] for all columns, or a list with one such pair for each"
+    )
+
+
+class Grid(Section):
+    start: Number = Field(alias="from", description="a number")
+    to: Number = Field(description="a number")
+    count: int = Field(ge=2, le=MOST_POINTS, description=f"a whole number from 2 to {MOST_POINTS}")
+
+
+class BasisSection(Section):
+    kind: Literal["growing", "landmarks", "eigen", "features"] = Field(
+        default="growing", description='"growing", "landmarks", "eigen" or "features"'
+    )
+    rank: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
+    points: Annotated[tuple[tuple[float, ...], ...], PlainValidator(_rows)] | None = Field(
+        default=None, description=f"a list of points, each a list of numbers, at most {MOST_POINTS}"
+    )
+    grid: Annotated[tuple[Grid, ...], BeforeValidator(_listed)] = Field(
+        default=(), description="{ from = 0.0, to = 1.0, count = 10 }, or a list with one such table for each column"
+    )
+
+    def table(self, dimension: int) -> Array | None:
+        """The points, or all of the grid; None where the file gives neither."""
+        if self.points is not None:
+            return np.array(self.points)
+        if not self.grid:
+            return None
+        axes = [np.linspace(g.start, g.to, g.count) for g in self.grids(dimension)]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dimension)
+
+    def grids(self, dimension: int) -> tuple[Grid, ...]:
+        return self.grid * dimension if len(self.grid) == 1 else self.grid
+
+
+class Limits(Section):
+    """What an example may be; enforced when it comes."""
+
+    y: Annotated[Pair, AfterValidator(_wide)] | None = Field(
+        default=None, description="[lowest, highest], two numbers such as [-10.0, 10.0]"
+    )
+    noise: Annotated[Pair, AfterValidator(_positive)] = Field(
+        default=(0.01, 100.0), description="[lowest, highest], two numbers above 0"
+    )
+    examples_per_client: int = Field(default=500, ge=1, le=20_000, description="a whole number from 1 to 20000")
+
+
+class Release(Section):
+    """When releases come, and what they promise."""
+
+    policy: Literal["private", "exact"] = Field(default="private", description='"private" or "exact"')
+    every: Annotated[timedelta, PlainValidator(_duration)] = Field(
+        default=timedelta(days=1), description='a time such as "30s", "15m", "12h" or "1d"'
+    )
+    epsilon: Epsilon | None = Field(default=None, description="a number above 0 (1e-6 or more) and at most 20")
+    delta: Delta = Field(default=1e-5, description="a number above 0 and at most 0.01, well below one over the clients")
+    releases: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="a whole number from 1 to 10000, how many releases share epsilon"
+    )
+    per: Literal["study", "client"] = Field(default="study", description='"study" or "client"')
+    examples: int = Field(
+        default=5, ge=1, le=200, description="a whole number from 1 to 200, as many as a client may have"
+    )
+
+    @property
+    def seconds(self) -> float:
+        """Between two releases."""
+        return self.every.total_seconds()
+
+
+class Store(Section):
+    url: Annotated[str, AfterValidator(_url)] | None = Field(
+        default=None, description='"sqlite:///file.db" or "postgresql+psycopg://…"'
+    )
+
+
+class Server(Section):
+    """Where the server listens, to whom it answers, and how much it takes."""
+
+    host: Line = Field(default="127.0.0.1", description='an address such as "127.0.0.1"')
+    port: int = Field(default=8000, ge=0, le=65535, description="a whole number from 0 (any free one) to 65535")
+    origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], BeforeValidator(_listed)] = Field(
+        default=(), description='a list of origins such as "https://example.org"'
+    )
+    download: Literal["anyone", "clients"] = Field(default="anyone", description='"anyone" or "clients"')
+    max_body: int = Field(
+        default=1_000_000, ge=1000, le=10**9, description="bytes, a whole number from 1000 to 1000000000"
+    )
+    rate: Positive = Field(default=50.0, description="requests a second, a number above 0")
+
+
+class File(Section):
+    study: About = Field(description="a section with a name")
+    model: Kernels = Field(description="a section with alpha, lam, common and individual")
+    inputs: Inputs = Field(description="a section with a catalogue or a dimension")
+    basis: BasisSection = Field(default_factory=BasisSection, description="a section")
+    limits: Limits = Field(default_factory=Limits, description="a section")
+    release: Release = Field(default_factory=Release, description="a section")
+    store: Store = Field(default_factory=Store, description="a section")
+    server: Server = Field(default_factory=Server, description="a section")
+
+
+def expected(section: Section | type[Section], key: str) -> str:
+    """What a key takes."""
+    fields = (section if isinstance(section, type) else type(section)).model_fields
+    return str(fields[key].description)
+
+
+def shown(value: Any) -> str:
+    """A value as the file would have it, shortened, and without passwords."""
+    try:
+        text = PASSWORD.sub("//…@", json.dumps(value, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError):
+        text = "something very large"
+    return text if len(text) <= 60 else f"{text[:59]}…"
