@@ -7,6 +7,7 @@ Each client is one learning task with a few examples; its function is the averag
     Catalogue   a public list of named inputs, for models that have one
     Engine      takes examples of many tasks as they come, forgets exactly, and discloses their sum
     Disclosed   that sum: from it and its own examples any client computes its own Estimate
+    Client      the same over HTTP: sends examples, or only downloads, and estimates
 
 Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are scikit-learn's and those of ``motet.kernels``; what can
 go wrong is in ``motet.errors``.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motet.basis import Eigen, Features, Landmarks
     from motet.catalogue import Catalogue
+    from motet.client import Client
     from motet.disclosed import Coefficients, Disclosed, Estimate
     from motet.engine import Engine
     from motet.errors import MotetError
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Catalogue",
+    "Client",
     "Coefficients",
     "Disclosed",
     "Eigen",
@@ -44,6 +47,7 @@ __all__ = [
 
 _HOME = {
     "Catalogue": "catalogue",
+    "Client": "client",
     "Coefficients": "disclosed",
     "Disclosed": "disclosed",
     "Eigen": "basis",
