@@ -141,6 +141,26 @@ def audit(
         console.print(note, style="dim")
 
 
+@app.command(epilog="Example: motet serve study.toml")
+def serve(
+    study: Annotated[Path, typer.Argument(help="The study's TOML file.")],
+    certfile: Annotated[Path | None, typer.Option(help="A certificate, for TLS.")] = None,
+    keyfile: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+) -> None:
+    """Serve a study until a signal ends it; the operator's token is made on the first start and shown once."""
+    with one_line_errors():
+        try:
+            from motet.serving import serve as run
+        except ImportError as error:
+            raise MotetError(f"serving needs {error.name}: pip install 'motet[server]'") from None
+        run(study, _show_token, certfile=certfile, keyfile=keyfile)
+
+
+def _show_token(token: str) -> None:
+    sys.stdout.write(f"operator token, shown once: {token}\n")
+    sys.stdout.flush()
+
+
 @contextmanager
 def progress_bar(console: Console, unit: str, total: int) -> Iterator[Callable[[], None]]:
     """A bar with the time left, gone when done; gives what moves it on."""

@@ -93,6 +93,7 @@ def _scale(epsilon: float, delta: float, releases: int) -> float:
     return float(_opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=bounds))
 
 
+@cache
 def epsilon_of(scale: float, delta: float, releases: int) -> float:
     """ε of so many releases with noise of this scale, at δ."""
     dp = _opendp()

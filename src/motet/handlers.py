@@ -1,0 +1,209 @@
+"""What each call of the HTTP interface does: checks, asks ``Service``, answers.
+
+None of them waits for linear algebra on the sums. A client is shown its own, anyone releases, the operator the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from motet import records
+from motet.access import Me, Served
+from motet.errors import Busy, MotetError, NotAllowed
+from motet.metrics import TYPE, Metrics
+from motet.service import Service
+from motet.store import put
+from motet.summary import page as summary_page
+from motet.wire import coefficients_to_dict
+
+ID = Annotated[str, Path(min_length=1, max_length=100)]
+RELEASE_WITHIN = 60.0  # seconds that the operator waits
+KEEP_ALIVE = 15.0  # seconds between comments on a silent stream
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewExample(Strict):
+    """An input is a name of the catalogue or a list of numbers."""
+
+    x: str | list[float]
+    y: float
+    noise: float = 1.0
+
+
+class NamedExample(NewExample):
+    id: str = Field(min_length=1, max_length=100)
+
+
+class NewExamples(Strict):
+    examples: list[NamedExample] = Field(min_length=1, max_length=1000)
+
+
+class NewClients(Strict):
+    names: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(min_length=1, max_length=10_000)
+
+
+# --- anyone ---
+
+
+async def study(service: Served) -> dict[str, Any]:
+    """The study: its model, policy and budget, the current version, and when the next release is due."""
+    return await service.status()
+
+
+async def disclosed(service: Served, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """The current release, a safetensors file."""
+    current = service.released()
+    headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
+    if if_none_match == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(current.data, media_type="application/octet-stream", headers=headers)
+
+
+async def stream(service: Served) -> StreamingResponse:
+    """Server-sent events: one for the current release and one for each that follows."""
+
+    async def events() -> AsyncIterator[str]:
+        sent = 0
+        while True:
+            if service.current is not None and service.current.version != sent:
+                sent = service.current.version
+                yield f"event: release\ndata: {json.dumps({'version': sent})}\n\n"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KEEP_ALIVE), service.changed:
+                    await service.changed.wait()
+                    continue
+            yield ": still here\n\n"
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
+async def summary(service: Served) -> HTMLResponse:
+    return HTMLResponse(summary_page(await service.status()))
+
+
+async def alive() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def ready(service: Served) -> dict[str, str]:
+    await service.status()
+    return {"status": "ok"}
+
+
+# --- a client ---
+
+
+def _kept(service: Service, id: str, given: NewExample, where: str) -> records.Example:
+    try:
+        row, y, noise = service.study.check_example(given.x, given.y, given.noise)
+    except MotetError as error:
+        error.where = where  # type: ignore[attr-defined]
+        raise
+    return records.Example(id, records.to_bytes(service.study.model, row), y, noise)
+
+
+async def send(request: Request, service: Served, me: Me, body: NewExamples) -> dict[str, int]:
+    """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
+    new = [_kept(service, given.id, given, f"examples.{k}") for k, given in enumerate(body.examples)]
+    limit = service.study.limits.examples_per_client
+    done = await service.write(partial(records.add, client=me, new=new, limit=limit))
+    counted = request.app.state.metrics.examples
+    counted.labels("accepted").inc(done.accepted)
+    counted.labels("duplicate").inc(done.duplicates)
+    return vars(done)
+
+
+async def own(service: Served, me: Me) -> dict[str, Any]:
+    found = await service.read(partial(records.about, client=me))
+    return {"id": me, **found}
+
+
+async def own_examples(
+    service: Served,
+    me: Me,
+    after: Annotated[str, Query(max_length=100)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    held = await service.read(partial(records.page, client=me, after=after, limit=limit))
+    following = held[-1].id if len(held) == limit else None
+    return {"examples": [_shown(service, example) for example in held], "next": following}
+
+
+def _shown(service: Service, example: records.Example) -> dict[str, Any]:
+    model = service.study.model
+    row = records.from_bytes(model, [example.x])
+    x = row[0].tolist() if model.catalogue is None else model.catalogue.name_rows(row)[0]
+    return {"id": example.id, "x": x, "y": example.y, "noise": example.noise}
+
+
+async def own_coefficients(service: Served, me: Me) -> dict[str, Any]:
+    """Of the current release, never of fresher sums."""
+    return coefficients_to_dict(await service.coefficients(me))
+
+
+async def replace_example(service: Served, me: Me, id: ID, body: NewExample) -> dict[str, str]:
+    await service.write(partial(records.replace, client=me, example=_kept(service, id, body, "body")), scrub=True)
+    return {"id": id}
+
+
+async def remove_example(service: Served, me: Me, id: ID) -> dict[str, str]:
+    await service.write(partial(records.remove, client=me, id=id), scrub=True)
+    return {"id": id}
+
+
+async def forget_me(service: Served, me: Me) -> dict[str, int]:
+    """Everything of the client; its token opens nothing any more."""
+    return {"removed": await service.write(partial(records.forget, client=me), scrub=True)}
+
+
+# --- the operator ---
+
+
+async def enrol(service: Served, body: NewClients) -> dict[str, Any]:
+    new = await service.write(partial(records.enrol, names=body.names))
+    return {"clients": [vars(client) for client in new]}
+
+
+async def list_clients(service: Served, after: Annotated[str, Query(max_length=200)] = "") -> dict[str, Any]:
+    found = [dict(row) for row in await service.read(partial(records.listed, after=after, limit=1000))]
+    return {"clients": found, "next": found[-1]["name"] if len(found) == 1000 else None}
+
+
+async def revoke(service: Served, id: ID) -> dict[str, str]:
+    await service.write(partial(records.revoke, client=id))
+    return {"id": id}
+
+
+async def rotate(service: Served, id: ID) -> dict[str, str]:
+    return {"id": id, "token": await service.write(partial(records.rotate, client=id))}
+
+
+async def metrics(request: Request) -> Response:
+    found: Metrics = request.app.state.metrics
+    return Response(found.text(), media_type=TYPE)
+
+
+async def release_now(service: Served) -> dict[str, int]:
+    """Ask the publisher for a release, and wait for it; where releases come by the clock alone it is refused."""
+    if service.study.release.policy == "private":
+        raise NotAllowed("private releases come by the clock alone, so that none of them says that something happened")
+    before = service.version
+    await service.write(partial(put, key="wanted", value="yes"))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(RELEASE_WITHIN), service.changed:
+            await service.changed.wait_for(lambda: service.current is not None and service.current.version > before)
+    if service.current is None or service.current.version <= before:
+        raise Busy("the publisher has not answered: look at its log, and try again")
+    return {"version": service.current.version}

@@ -1,0 +1,179 @@
+"""What the server's routes share: the study, its store and writer, the current release, and who is asking.
+
+All that a stranger sees is a function of released databases and of the study's file: the release is looked up by the
+clock, and nothing here counts what was not released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+
+from motet import publications, records
+from motet.disclosed import Coefficients, Disclosed
+from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
+from motet.ledger import Ledger
+from motet.publications import Published
+from motet.store import Store, setting
+from motet.study import Study
+from motet.task import Own
+from motet.writer import Writer
+
+T = TypeVar("T")
+LOOK = 0.5  # seconds between looks for a new release
+
+
+class Service:
+    """One study as a running server has it."""
+
+    def __init__(self, study: Study, store: Store, operator: str, *, clock: Callable[[], float] = time.time) -> None:
+        self.study, self.store, self.clock = study, store, clock
+        self.writer = Writer(store)
+        self._operator = operator  # hashed
+        self._rates: dict[str, tuple[float, float]] = {}
+        self.current: Published | None = None
+        self.disclosed: Disclosed | None = None
+        self.changed = asyncio.Condition()
+        self._due = 0.0
+        self._model = json.loads(study.model.to_json())
+
+    # --- releases ---
+
+    async def watch(self) -> None:
+        """Look for new releases until cancelled, and wake whoever waits for one."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK)
+
+    async def look(self) -> None:
+        newest = await self.read(publications.latest_version)
+        due: str | None = await self.read(partial(setting, key="next"))
+        self._due = float(due or "0")
+        if newest != self.version:
+            self.current = await self.read(publications.latest)
+            self.disclosed = Disclosed.from_bytes(self.current.data) if self.current else None
+            async with self.changed:
+                self.changed.notify_all()
+
+    @property
+    def version(self) -> int:
+        """Of the current release; 0 before the first."""
+        return self.current.version if self.current else 0
+
+    def released(self) -> Published:
+        if self.current is None:
+            due = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._due))
+            raise NotReleased(f"nothing is released yet: the first release is due at {due}")
+        return self.current
+
+    async def status(self) -> dict[str, Any]:
+        """What anyone may know: the study, its policy and budget, the current version and the next scheduled time."""
+        return await self.read(self._status)
+
+    def _status(self, connection: Connection) -> dict[str, Any]:
+        study, planned = self.study, self.study.ledger()
+        return {
+            "name": study.name,
+            "policy": study.release.policy,
+            "model": self._model,
+            "version": self.version,
+            "next_release": float(setting(connection, "next") or "0"),
+            "budget": None if planned is None else _budget(publications.spent(connection, planned)),
+            "refused": setting(connection, "refused") or None,
+        }
+
+    # --- who asks ---
+
+    async def client(self, token: str | None) -> str:
+        """The id of the client that holds a token."""
+        found = None if not token else await self.read(partial(records.client_of, token=token))
+        if found is None:
+            raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
+        return found
+
+    async def check_operator(self, token: str | None) -> None:
+        if token and hmac.compare_digest(records.hashed(token), self._operator):
+            return
+        await self.client(token)
+        raise Forbidden("this call is the operator's")
+
+    def admit(self, client: str) -> float | None:
+        """Seconds to wait where a client asks too often; a bucket that fills at the study's rate."""
+        rate = float(self.study.server.rate)
+        now = time.monotonic()
+        level, at = self._rates.get(client, (rate, now))
+        level = min(rate, level + (now - at) * rate)
+        if level < 1.0:
+            return (1.0 - level) / rate
+        if len(self._rates) > 100_000:
+            self._rates.clear()
+        self._rates[client] = (level - 1.0, now)
+        return None
+
+    # --- an active client's part ---
+
+    async def coefficients(self, client: str) -> Coefficients:
+        """aʲ against the current release, from the client's own rows alone."""
+        current, disclosed = self.released(), self.disclosed
+        assert disclosed is not None
+        own, released = await self.read(partial(self._own, client=client, current=current))
+        kernel = self.study.model.individual
+        estimate = await run_in_threadpool(disclosed.replaced, own, released, kernel)
+        return Coefficients(disclosed.digest, own.X, own.y, own.noise, estimate.a, kernel, released)
+
+    def _own(self, connection: Connection, client: str, current: Published) -> tuple[Own, Own | None]:
+        """The client's examples, and those that the release has of it, where that is not the same."""
+        held = records.page(connection, client, limit=self.study.limits.examples_per_client)
+        own = self._folded(held)
+        if self.study.release.policy == "private":  # its clipped part stays in
+            return own, Own(own.X[:0], own.y[:0], own.noise[:0])
+        since = records.events_since(connection, client, current.sequence)
+        if any(kind != "add" for kind, _ in since):
+            raise StaleRelease("you changed or removed examples since this release: ask again after the next one")
+        new = {id for _, id in since}
+        return own, self._folded([e for e in held if e.id not in new]) if new else None
+
+    def _folded(self, held: list[records.Example]) -> Own:
+        model = self.study.model
+        if not held:
+            p = self.disclosed.landmarks.shape[1] if self.disclosed else 1
+            return Own.of(model.rows([], p), *(model.rows([], 1)[:, 0],) * 2)
+        X = records.from_bytes(model, [e.x for e in held])
+        columns = ([e.y for e in held], [e.noise for e in held])
+        return Own.of(X, *(model.rows([[v] for v in column])[:, 0] for column in columns))
+
+    # --- the store ---
+
+    async def read(self, command: Callable[[Connection], T]) -> T:
+        return await run_in_threadpool(self._read, command)
+
+    def _read(self, command: Callable[[Connection], T]) -> T:
+        with self.store.snapshot() as connection:
+            return command(connection)
+
+    async def write(self, command: Callable[[Connection], T], *, scrub: bool = False) -> T:
+        future: Future[T] = self.writer.submit(command, scrub=scrub)
+        return await asyncio.wrap_future(future)
+
+
+def _budget(ledger: Ledger) -> dict[str, Any]:
+    """What is planned and what is spent; where clients pay each, only what each may spend."""
+    used = 0.0 if ledger.per == "client" else ledger.epsilon_spent
+    return {
+        "epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "per": ledger.per,
+        "releases": ledger.releases,
+        "made": ledger.spent,
+        "spent": used,
+        "left": ledger.epsilon - used,
+    }

@@ -1,0 +1,93 @@
+"""``motet serve``: one study, its store, its publisher and its server, from start to end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from motet.logs import log_to_stderr
+from motet.publisher import pin
+from motet.records import hashed
+from motet.server import allow_origins, create_app
+from motet.service import Service
+from motet.store import Store, put, setting
+from motet.study import Study
+
+LOG = logging.getLogger("motet")
+
+
+def serve(
+    path: Path, show: Callable[[str], None], *, certfile: Path | None = None, keyfile: Path | None = None
+) -> None:
+    """Until a signal ends it; ``show`` tells the operator's token once, when it is made."""
+    study = Study.load(path)
+    log_to_stderr()
+    store = Store(study.store_url)
+    pin(store, study, now=time.time())
+    operator = operator_token(store, show)
+    if not study.private:
+        LOG.warning("releases of this study are exact: whoever holds two of them can rebuild what a client sent")
+    app = create_app(lambda: Service(study, store, operator))
+    allow_origins(app, list(study.server.origins))
+    with publishing(path):
+        uvicorn.run(
+            app,
+            host=study.server.host,
+            port=study.server.port,
+            ssl_certfile=certfile,
+            ssl_keyfile=keyfile,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=5,
+        )
+
+
+def operator_token(store: Store, show: Callable[[str], None]) -> str:
+    """The hash of the operator's token: of MOTET_OPERATOR_TOKEN, or of one made on the first start."""
+    given = os.environ.get("MOTET_OPERATOR_TOKEN")
+    with store.transaction() as connection:
+        kept = setting(connection, "operator")
+        if given is None and kept is not None:
+            return kept
+        if given is None:
+            given = secrets.token_urlsafe(32)
+            show(given)
+        put(connection, "operator", hashed(given))
+    return hashed(given)
+
+
+@contextmanager
+def publishing(path: Path) -> Iterator[None]:
+    """A publisher in a process of its own, begun again when it fails, ended with the server."""
+    ending = threading.Event()
+    running: list[subprocess.Popen[bytes]] = []
+
+    def keep() -> None:
+        while not ending.is_set():
+            process = subprocess.Popen([sys.executable, "-m", "motet.publisher", str(path)], stdin=subprocess.PIPE)
+            running[:] = [process]
+            code = process.wait()
+            if not ending.is_set():
+                LOG.error("the publisher ended with code %d and is begun again", code)
+                ending.wait(1.0)
+
+    keeper = threading.Thread(target=keep, name="publisher", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for process in running:
+            if process.stdin is not None:
+                process.stdin.close()
+        keeper.join(30)

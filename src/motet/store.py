@@ -1,0 +1,191 @@
+"""The database of a study: its tables, how they are opened, and transactions. SQLite or PostgreSQL.
+
+The database is the truth; whatever else runs is stateless. ``log`` says in commit order what happened to which
+example, without payloads, and is only appended to. Payloads are in ``examples`` alone and leave the disk with them.
+What is done to the tables is in ``motet.records``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    select,
+    text,
+)
+from sqlalchemy.engine import Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from motet.errors import InvalidStore
+
+VERSION = 1
+T = TypeVar("T")
+
+metadata = MetaData()
+settings = Table("settings", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
+head = Table("head", metadata, Column("one", Integer, primary_key=True), Column("sequence", Integer, nullable=False))
+clients = Table(
+    "clients",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("token", String, nullable=False, unique=True),  # hashed
+    Column("revoked", Boolean, nullable=False, default=False),
+)
+examples = Table(
+    "examples",
+    metadata,
+    Column("client", ForeignKey("clients.id"), primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("x", LargeBinary, nullable=False),
+    Column("y", Float(53), nullable=False),
+    Column("noise", Float(53), nullable=False),
+)
+log = Table(
+    "log",
+    metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),  # add, replace, remove, forget
+    Column("client", String, nullable=False),
+    Column("example", String),
+)
+# An id counts once and for all: those of removed examples stay as tombstones.
+_added = log.c.kind == "add"
+Index("once", log.c.client, log.c.example, unique=True, sqlite_where=_added, postgresql_where=_added)
+releases = Table(
+    "releases",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", Integer, nullable=False),  # of the log, up to which it was folded
+    Column("made", Float(53), nullable=False),  # seconds since 1970
+    Column("data", LargeBinary, nullable=False),
+    Column("noisy", LargeBinary),  # the noisy sum, where later releases build on it
+)
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("scale", Float(53), nullable=False),
+)
+taken = Table(
+    "taken", metadata, Column("client", String, primary_key=True), Column("releases", Integer, nullable=False)
+)
+
+SQLITE = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "busy_timeout = 10000")
+MIGRATIONS: dict[int, Sequence[str]] = {}  # statements that lead from a version to the next
+
+
+class Store:
+    """Opens a study's database, makes its tables or brings them up to date, and gives transactions."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = _opened(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        with self.transaction() as connection:
+            _prepare(connection)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """All of it or nothing, durable when it ends."""
+        with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """To read from, at one moment."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    def each(self, commands: Sequence[Callable[[Connection], T]]) -> list[T | Exception]:
+        """Many commands in one transaction; one that is refused undoes itself and nothing else."""
+        done: list[T | Exception] = []
+        with self.transaction() as connection:
+            for command in commands:
+                try:
+                    with connection.begin_nested():
+                        done.append(command(connection))
+                except Exception as error:  # whoever asked gets it
+                    if isinstance(error, DBAPIError) and error.connection_invalidated:
+                        raise
+                    done.append(error)
+        return done
+
+    def scrub(self) -> None:
+        """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages."""
+        if self.is_sqlite:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _opened(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        engine = create_engine(parsed, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise InvalidStore(
+            f"store.url: expected sqlite:///FILE or postgresql+psycopg://…, got {url!r}: {error}"
+        ) from None
+    if engine.dialect.name not in ("sqlite", "postgresql"):
+        raise InvalidStore(f"store.url: expected SQLite or PostgreSQL, got {engine.dialect.name}")
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _set_up)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_up(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say
+    for pragma in SQLITE:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    """A writer takes its lock at once: one that waits until it writes cannot be let in any more."""
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _prepare(connection: Connection) -> None:
+    metadata.create_all(connection)
+    found = setting(connection, "schema")
+    if found is None:
+        put(connection, "schema", str(VERSION))
+        connection.execute(head.insert().values(one=1, sequence=0))
+        return
+    if int(found) > VERSION:
+        raise InvalidStore(f"this database is of schema {found}, this version knows {VERSION}: upgrade motet")
+    for version in range(int(found), VERSION):
+        for statement in MIGRATIONS[version]:
+            connection.execute(text(statement))
+    put(connection, "schema", str(VERSION))
+
+
+# --- settings of the store itself: what the first start pinned, tokens' hashes, times ---
+
+
+def setting(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
+
+
+def put(connection: Connection, key: str, value: str) -> None:
+    if connection.execute(settings.update().where(settings.c.key == key).values(value=value)).rowcount == 0:
+        connection.execute(settings.insert().values(key=key, value=value))

@@ -1,0 +1,35 @@
+"""The study and its release as a plain page."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from typing import Any
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{name}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }}
+th {{ text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }}</style></head>
+<body><h1>{name}</h1><p>{promise}</p><table>{rows}</table>
+<p><a href="/v1/disclosed">The release</a> · <a href="/v1/study">The study</a> · <a href="/docs">The interface</a></p>
+</body></html>
+"""
+PROMISES = {
+    "private": "Releases are differentially private: they tell next to nothing of any one client.",
+    "exact": "Releases are <strong>exact</strong>: whoever downloads two of them can rebuild what a client sent in "
+    "between. This study is for parties who trust each other.",
+}
+
+
+def page(status: dict[str, Any]) -> str:
+    """What anyone may know of a study, for people."""
+    rows = {"policy": status["policy"], "release": str(status["version"] or "none yet")}
+    rows["next release"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(status["next_release"]))
+    if (budget := status["budget"]) is not None:
+        rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
+        rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
+    if status["refused"]:
+        rows["refused"] = status["refused"]
+    cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in rows.items())
+    return PAGE.format(name=escape(status["name"]), promise=PROMISES[status["policy"]], rows=cells)

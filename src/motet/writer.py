@@ -1,0 +1,82 @@
+"""The one writer: requests queue up, and a thread commits many of them in one transaction.
+
+A future is answered after the commit, so whoever has an answer has it for good. A full queue refuses at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from motet.errors import Busy
+from motet.store import Store
+
+Command: TypeAlias = Callable[[Connection], Any]
+DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together
+
+
+class Writer:
+    """Runs commands on a store in the order in which they came."""
+
+    def __init__(self, store: Store, *, depth: int = DEPTH) -> None:
+        self._store = store
+        self._queue: queue.Queue[tuple[Command, bool, Future[Any]] | None] = queue.Queue(depth)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, command: Command, *, scrub: bool = False) -> Future[Any]:
+        """Queue a command; its future has the result, or the refusal, once it is durable.
+
+        ``scrub`` takes what the command deleted off the disk too, before it is answered.
+        """
+        future: Future[Any] = Future()
+        try:
+            if self._closed:
+                raise queue.Full
+            self._queue.put_nowait((command, scrub, future))
+        except queue.Full:
+            raise Busy("the server has more to write than it can take now: try again in a second") from None
+        return future
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    def close(self) -> None:
+        """Write what is queued, and end."""
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            taken, last = [first], False
+            while len(taken) < BATCH and not self._queue.empty():
+                more = self._queue.get_nowait()
+                if more is None:
+                    last = True
+                    break
+                taken.append(more)
+            self._write(taken)
+            if last:
+                return
+
+    def _write(self, taken: list[tuple[Command, bool, Future[Any]]]) -> None:
+        try:
+            results = self._store.each([command for command, _, _ in taken])
+            if any(scrub for _, scrub, _ in taken):
+                self._store.scrub()
+        except SQLAlchemyError as error:
+            results = [Busy(f"the database does not answer: {type(error).__name__}; try again")] * len(taken)
+        for (_, _, future), result in zip(taken, results):
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

@@ -1,0 +1,339 @@
+"""The server in this process: who may call what, the one shape of errors, limits, and nothing secret in logs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from motet import Disclosed
+from motet.errors import InvalidStore
+from motet.publisher import Publisher, pin
+from motet.records import hashed
+from motet.server import ROUTES, allow_origins, create_app
+from motet.service import Service
+from motet.store import Store
+from motet.study import Study
+
+EXACT = """
+[study]
+name = "Growth <of> children"
+[model]
+alpha = 0.5
+lam = 0.1
+sigma2 = 1.0
+common = { kernel = "rbf", length_scale = 1.0 }
+individual = { kernel = "dot_product", sigma_0 = 1.0 }
+[inputs]
+dimension = 1
+[limits]
+y = [-10.0, 10.0]
+examples_per_client = 5
+[release]
+policy = "exact"
+every = "1h"
+[server]
+max_body = 2000
+"""
+PRIVATE = (
+    EXACT.replace('policy = "exact"', 'policy = "private"\nepsilon = 1.0\nreleases = 2')
+    + """
+[basis]
+kind = "landmarks"
+grid = { from = -2.0, to = 2.0, count = 5 }
+"""
+)
+
+
+@dataclass
+class World:
+    """A server, its publisher with a clock that we turn, and some people."""
+
+    http: httpx.Client
+    loop: asyncio.AbstractEventLoop
+    service: Service
+    publisher: Publisher
+    now: list[float]
+    tokens: dict[str, str | None]
+    ids: dict[str, str]
+
+    def call(self, method: str, path: str, who: str | None = None, **more: Any) -> Any:
+        token = self.tokens[who] if who else None
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return self.http.request(method, path, headers=headers | more.pop("headers", {}), **more)
+
+    def release(self) -> int:
+        """Turn the clock, let the publisher tick, and let the server look."""
+        self.now[0] += 3600
+        self.publisher.tick()
+        asyncio.run_coroutine_threadsafe(self.service.look(), self.loop).result(10)
+        return self.service.version
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+    """The application on a socket of its own, in a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", loop
+    server.should_exit = True
+    thread.join(30)
+    loop.close()
+
+
+def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(text, encoding="utf-8")
+    study = Study.load(folder / "study.toml")
+    now = [1000.0]
+    store = Store(study.store_url)
+    pin(store, study, now=now[0])
+    publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
+    service = Service(study, store, hashed("operator's"))
+    app = create_app(lambda: service)
+    allow_origins(app, list(study.server.origins))
+    with running(app) as (url, loop), httpx.Client(base_url=url) as http:
+        tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
+        found = World(http, loop, service, publisher, now, tokens, {})
+        made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()
+        for client in made["clients"]:
+            found.tokens[client["name"]], found.ids[client["name"]] = client["token"], client["id"]
+        found.call("DELETE", f"/v1/clients/{found.ids['revoked']}", "operator")
+        yield found
+
+
+@pytest.fixture
+def exact(tmp_path: Path) -> Iterator[World]:
+    yield from world(tmp_path / "exact", EXACT)
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[World]:
+    yield from world(tmp_path / "private", PRIVATE)
+
+
+ONE = {"examples": [{"id": "1", "x": [0.5], "y": 1.0}]}
+ANYONE = {"/", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/v1/examples"): ONE,
+    ("PUT", "/v1/me/examples/{id}"): {"x": [1.0], "y": 2.0},
+    ("POST", "/v1/clients"): {"names": ["somebody"]},
+}
+PEOPLE = (None, "garbage", "revoked", "another", "own", "operator")
+
+
+def expected(path: str, who: str | None) -> set[int]:
+    """The statuses that a call may have, by the route's audience."""
+    if path in ANYONE:
+        return {200}
+    if path.startswith(("/v1/clients", "/v1/releases", "/metrics")):
+        return {None: {401}, "garbage": {401}, "revoked": {401}, "another": {403}, "own": {403}}.get(who, {200, 503})
+    if who in ("own", "another"):
+        return {200, 404} if who == "another" else {200}
+    return {401}
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    exact.release()
+    monkeypatch.setattr("motet.handlers.RELEASE_WITHIN", 0.01)
+    order = sorted(ROUTES, key=lambda route: (route[0] == "DELETE", route[1] == "/v1/me"))  # forgetting comes last
+    for method, path, _, _ in order:
+        if path == "/v1/stream":
+            continue
+        named = path.replace("{id}", exact.ids["another"] if "clients" in path else "1")
+        answer = exact.call(method, named, who, json=BODIES.get((method, path)))
+        assert answer.status_code in expected(path, who), (method, path, who, answer.text)
+        if answer.status_code >= 400:
+            assert set(answer.json()["error"]) == {"code", "message", "where"}
+    if who != "own":
+        assert exact.call("GET", "/v1/me/examples", "own").json()["examples"][0]["y"] == 1.0
+
+
+def test_tokens_that_open_nothing_are_told_apart_by_nothing(exact: World) -> None:
+    answers = [exact.call("GET", "/v1/me", who) for who in ("garbage", "revoked")]
+    assert answers[0].content == answers[1].content
+    assert shown(answers[0]) == shown(answers[1])
+
+
+def shown(answer: httpx.Response) -> dict[str, str]:
+    """All headers but the time."""
+    return {key: value for key, value in answer.headers.items() if key != "date"}
+
+
+BAD: dict[str, Callable[[World], Any]] = {
+    "no list": lambda w: w.call("POST", "/v1/examples", "own", json={}),
+    "no examples": lambda w: w.call("POST", "/v1/examples", "own", json={"examples": []}),
+    "unknown key": lambda w: w.call("POST", "/v1/examples", "own", json=ONE | {"more": 1}),
+    "a name without a catalogue": lambda w: send(w, x="x"),
+    "two numbers": lambda w: send(w, x=[1.0, 2.0]),
+    "too large an output": lambda w: send(w, y=11.0),
+    "not a number": lambda w: w.call("POST", "/v1/examples", "own", content=b'{"examples": [{"id": "1", "x": [NaN]'),
+    "no noise": lambda w: send(w, noise=0.0),
+    "text": lambda w: w.call("POST", "/v1/examples", "own", content=b"\xff\x00"),
+    "unknown example": lambda w: w.call("DELETE", "/v1/me/examples/none", "own"),
+    "unknown client": lambda w: w.call("POST", "/v1/clients/none/token", "operator"),
+    "unknown path": lambda w: w.call("GET", "/nowhere"),
+    "wrong method": lambda w: w.call("PATCH", "/v1/me", "own"),
+    "too large a body": lambda w: w.call("POST", "/v1/examples", "own", content=b"x" * 3000),
+    "no length": lambda w: w.call("POST", "/v1/examples", "own", content=iter([b"x"])),
+    "too many": lambda w: w.call(
+        "POST", "/v1/examples", "own", json={"examples": [{"id": str(k), "x": [0.0], "y": 0.0} for k in range(6)]}
+    ),
+    "not released": lambda w: w.call("GET", "/v1/disclosed"),
+    "no coefficients yet": lambda w: w.call("GET", "/v1/me/coefficients", "own"),
+    "a name twice": lambda w: w.call("POST", "/v1/clients", "operator", json={"names": ["own"]}),
+}
+
+
+def send(w: World, **changes: Any) -> Any:
+    return w.call("POST", "/v1/examples", "own", json={"examples": [{"id": "1", "x": [0.5], "y": 1.0} | changes]})
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_refused_has_one_shape_and_changes_nothing(exact: World, name: str) -> None:
+    answer = BAD[name](exact)
+    assert 400 <= answer.status_code < 500
+    error = answer.json()["error"]
+    assert set(error) == {"code", "message", "where"}
+    assert error["message"]
+    assert exact.call("GET", "/v1/me", "own").json()["count"] == 0
+
+
+def test_a_client_that_asks_too_often_is_told_to_wait(exact: World) -> None:
+    exact.service.study.server.__dict__["rate"] = 3
+    answers = [exact.call("GET", "/v1/me", "own").status_code for _ in range(6)]
+    assert answers[:3] == [200] * 3
+    last = exact.call("GET", "/v1/me", "own")
+    assert (last.status_code, last.json()["error"]["code"]) == (429, "http_429")
+    assert int(last.headers["Retry-After"]) >= 1
+    assert exact.call("GET", "/v1/me", "another").status_code == 200
+
+
+def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: World) -> None:
+    assert private.call("GET", "/v1/study").json()["version"] == 0
+    refused = private.call("POST", "/v1/releases", "operator")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_allowed")
+    for version in (1, 2):
+        assert private.release() == version
+        answer = private.call("GET", "/v1/disclosed")
+        release = Disclosed.from_bytes(answer.content)
+        assert (release.version, release.policy) == (version, "private")
+        again = private.call("GET", "/v1/disclosed", headers={"If-None-Match": answer.headers["ETag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert private.release() == 2
+    status = private.call("GET", "/v1/study").json()
+    assert "all 2 releases" in status["refused"]
+    assert status["budget"]["spent"] == pytest.approx(1.0, abs=1e-6)
+    page = private.call("GET", "/").text
+    assert "Growth &lt;of&gt; children" in page
+    assert "ε spent 1.00" in page
+
+
+def test_counts_are_the_operators(exact: World) -> None:
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    text = exact.call("GET", "/metrics", "operator").text
+    assert 'motet_examples_total{outcome="accepted"} 1.0' in text
+    assert 'motet_examples_total{outcome="duplicate"} 1.0' in text
+    assert 'route="/v1/examples"' in text
+    assert not any(id in text for id in exact.ids.values())
+
+
+def test_logs_have_no_payloads_and_no_tokens(exact: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    send(exact, y=1.23456)
+    exact.call("GET", "/v1/me/examples", "own")
+    exact.call("GET", "/v1/me", "garbage")
+    written = caplog.text + "".join(str(vars(record)) for record in caplog.records)
+    for secret in ("1.23456", *filter(None, exact.tokens.values()), *exact.ids.values()):
+        if secret != "garbage":
+            assert secret not in written
+    assert any(getattr(record, "route", None) == "/v1/examples" for record in caplog.records)
+
+
+def test_other_origins_are_let_in_only_if_the_study_names_them(tmp_path: Path) -> None:
+    asked = {"Origin": "https://elsewhere.example"}
+    for number, (text, allowed) in enumerate(
+        [(EXACT, None), (EXACT + 'origins = ["https://elsewhere.example"]\n', "https://elsewhere.example")]
+    ):
+        for w in world(tmp_path / str(number), text):
+            answer = w.call("GET", "/v1/study", headers=asked)
+            assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+def test_downloads_may_be_for_clients_alone(tmp_path: Path) -> None:
+    for w in world(tmp_path / "closed", EXACT + 'download = "clients"\n'):
+        w.call("POST", "/v1/examples", "own", json=ONE)
+        w.release()
+        statuses = [w.call("GET", "/v1/disclosed", who).status_code for who in PEOPLE]
+        assert statuses == [401, 401, 401, 200, 200, 200]
+
+
+# --- what others can see between releases ---
+
+
+def silent_world(folder: Path) -> Iterator[World]:
+    yield from world(folder, PRIVATE, noise=lambda total, deviation: total + round(deviation))  # the same in all worlds
+
+
+def test_a_victim_that_sends_edits_and_deletes_is_invisible_until_the_release(tmp_path: Path) -> None:
+    """Twin servers, one with a busy victim: everything that others can fetch in between is the same."""
+    for quiet, busy in zip(silent_world(tmp_path / "quiet"), silent_world(tmp_path / "busy")):
+        for step in range(4):
+            if step:
+                busy.call("POST", "/v1/examples", "own", json=ONE)
+                busy.call("PUT", "/v1/me/examples/1", "own", json={"x": [1.0], "y": 2.0})
+                if step == 2:
+                    busy.call("DELETE", "/v1/me/examples/1", "own")
+            seen = [observed(w) for w in (quiet, busy)]
+            assert seen[0] == seen[1]
+            for w in (quiet, busy):
+                w.call("POST", "/v1/examples", "another", json={"examples": [{"id": f"{step}", "x": [0.0], "y": 1.0}]})
+        busy.call("DELETE", "/v1/me", "own")  # and leaves: the releases are then the same too
+        assert [w.release() for w in (quiet, busy)] == [1, 1]
+        assert observed(quiet) == observed(busy)
+
+
+def observed(w: World) -> list[Any]:
+    """All that a stranger, another client and a bad token get: statuses, headers, bodies."""
+    calls = itertools.product(("/", "/healthz", "/readyz", "/v1/study", "/v1/disclosed"), (None, "another", "garbage"))
+    own = [("/v1/me", "another"), ("/v1/me/examples", "another"), ("/v1/me/coefficients", "another")]
+    answers = [w.call("GET", path, who) for path, who in [*calls, *own]]
+    hidden = w.ids["another"].encode()
+    return [(a.status_code, shown(a), a.content.replace(hidden, b"id")) for a in answers]
+
+
+@pytest.mark.parametrize(
+    "edit", [("epsilon = 1.0", "epsilon = 2.0"), ('"private"', '"exact"'), ("alpha = 0.5", "alpha = 0.4")]
+)
+def test_what_the_first_start_pinned_is_not_changed_later(tmp_path: Path, edit: tuple[str, str]) -> None:
+    path = tmp_path / "study.toml"
+    for text in (PRIVATE, PRIVATE.replace(*edit)):
+        path.write_text(text, encoding="utf-8")
+        study = Study.load(path)
+        store = Store(study.store_url)
+        if text is PRIVATE:
+            pin(store, study, now=0.0)
+        else:
+            with pytest.raises(InvalidStore, match=r"study\.toml.*begun otherwise"):
+                pin(store, study, now=0.0)
+        store.close()

@@ -1,0 +1,188 @@
+"""The store: durable, counted once, and empty of what was removed."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, func, select, text
+
+from motet import records
+from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, UnknownTask
+from motet.records import Added, Example
+from motet.store import Store, examples, log, put
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
+    yield opened
+    opened.close()
+
+
+def enrolled(store: Store, *names: str) -> list[records.Enrolled]:
+    with store.transaction() as c:
+        return records.enrol(c, names)
+
+
+def example(id: str, y: float = 1.0) -> Example:
+    return Example(id, struct.pack("<d", 0.5), y, 1.0)
+
+
+def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
+    (ann,) = enrolled(store, "ann")
+    with store.transaction() as c:
+        assert records.add(c, ann.id, [example("a"), example("b"), example("a")], limit=9) == Added(2, 1, 2)
+    with store.transaction() as c:
+        assert records.add(c, ann.id, [example("b", 7.0), example("c")], limit=9) == Added(1, 1, 3)
+        records.remove(c, ann.id, "b")
+    with store.transaction() as c:
+        assert records.add(c, ann.id, [example("b", 7.0)], limit=9) == Added(0, 1, 2)
+        records.replace(c, ann.id, example("c", 5.0))
+    with store.snapshot() as c:
+        assert [(e.id, e.y) for e in records.page(c, ann.id)] == [("a", 1.0), ("c", 5.0)]
+        assert [e.id for e in records.page(c, ann.id, after="a")] == ["c"]
+        assert records.changed_since(c, 0) == (5, [ann.id])
+        assert records.changed_since(c, 5) == (5, [])
+    with pytest.raises(UnknownExample), store.transaction() as c:
+        records.remove(c, ann.id, "b")
+    with pytest.raises(UnknownExample), store.transaction() as c:
+        records.replace(c, ann.id, example("b"))
+
+
+def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
+    ann, bob = enrolled(store, "ann", "bob")
+    done = store.each(
+        [
+            lambda c: records.add(c, ann.id, [example("1")], limit=2),
+            lambda c: records.add(c, bob.id, [example(str(k)) for k in range(3)], limit=2),
+            lambda c: records.add(c, "nobody", [example("1")], limit=2),
+            lambda c: records.add(c, bob.id, [example("1")], limit=2),
+        ]
+    )
+    assert [type(result) is Added for result in done] == [True, False, False, True]
+    assert isinstance(done[1], TooMany)
+    with store.snapshot() as c:
+        assert c.execute(select(func.count()).select_from(examples)).scalar_one() == 2
+        assert list(c.execute(select(log.c.sequence).order_by(log.c.sequence)).scalars()) == [1, 2]
+
+
+def test_what_is_forgotten_is_not_on_the_disk(store: Store, tmp_path: Path) -> None:
+    ann, bob = enrolled(store, "a name to be forgotten", "bob")
+    secret, kept = 1234.5678, 8765.4321
+    with store.transaction() as c:
+        records.add(c, ann.id, [example(f"{k}", secret + k) for k in range(200)], limit=999)
+        records.add(c, bob.id, [example("1", kept)], limit=9)
+    assert on_disk(tmp_path, struct.pack(">d", secret + 7))
+    with store.transaction() as c:
+        assert records.forget(c, ann.id) == 200
+    store.scrub()
+    for value in range(200):
+        assert not on_disk(tmp_path, struct.pack(">d", secret + value))
+    assert not on_disk(tmp_path, b"a name to be forgotten")
+    assert on_disk(tmp_path, struct.pack(">d", kept))
+    with store.snapshot() as c:
+        assert records.client_of(c, ann.token) is None
+    with pytest.raises(UnknownTask), store.transaction() as c:
+        records.forget(c, ann.id)
+
+
+def on_disk(folder: Path, value: bytes) -> bool:
+    """SQLite keeps numbers most significant byte first."""
+    return any(value in path.read_bytes() for path in folder.iterdir())
+
+
+def test_tokens_open_one_client_and_are_not_kept(store: Store, tmp_path: Path) -> None:
+    ann, bob = enrolled(store, "ann", "bob")
+    with store.snapshot() as c:
+        assert [records.client_of(c, t) for t in (ann.token, bob.token, "garbage", "")] == [ann.id, bob.id, None, None]
+    assert not on_disk(tmp_path, ann.token.encode())
+    with store.transaction() as c:
+        records.revoke(c, ann.id)
+        assert records.client_of(c, ann.token) is None
+        renewed = records.rotate(c, ann.id)
+        assert [records.client_of(c, t) for t in (ann.token, renewed)] == [None, ann.id]
+        assert [(row["name"], row["examples"]) for row in records.listed(c)] == [("ann", 0), ("bob", 0)]
+    for names in ([], ["x", "x"], [""], ["carl", "ann"]):
+        with pytest.raises(InvalidData), store.transaction() as c:
+            records.enrol(c, names)
+    with store.snapshot() as c:
+        assert len(records.listed(c)) == 2
+
+
+steps_taken = st.tuples(st.sampled_from(["add", "replace", "remove", "forget"]), st.integers(0, 1), st.integers(0, 3))
+
+
+@given(steps=st.lists(steps_taken))
+@settings(max_examples=30, deadline=None)
+def test_the_log_tells_all_that_happened_in_order(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
+) -> None:
+    store = Store(f"sqlite:///{tmp_path_factory.mktemp('log') / 'study.db'}")
+    people = enrolled(store, "ann", "bob")
+    held: dict[tuple[str, str], float] = {}
+    used: set[tuple[str, str]] = set()
+    for number, (kind, who, k) in enumerate(steps):
+        client, id, y = people[who].id, str(k), float(number)
+        actions: dict[str, Callable[[Connection], object]] = {
+            "add": partial(records.add, client=client, new=[example(id, y)], limit=9),
+            "replace": partial(records.replace, client=client, example=example(id, y)),
+            "remove": partial(records.remove, client=client, id=id),
+            "forget": partial(records.forget, client=client),
+        }
+        (done,) = store.each([actions[kind]])
+        if isinstance(done, Exception):
+            continue
+        if kind == "add" and (client, id) not in used:
+            held[client, id] = y
+            used.add((client, id))
+        elif kind == "replace":
+            held[client, id] = y
+        elif kind == "remove":
+            del held[client, id]
+        elif kind == "forget":
+            held = {key: value for key, value in held.items() if key[0] != client}
+    with store.snapshot() as c:
+        found = {(row.client, row.id): row.y for row in c.execute(select(examples))}
+        numbers = list(c.execute(select(log.c.sequence).order_by(log.c.sequence)).scalars())
+        newest, _ = records.changed_since(c, 0)
+    store.close()
+    assert found == held
+    assert numbers == list(range(1, newest + 1))
+
+
+def test_a_store_is_opened_again_and_a_newer_one_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    store = Store(url)
+    (ann,) = enrolled(store, "ann")
+    store.close()
+    store = Store(url)
+    with store.transaction() as c:
+        assert records.client_of(c, ann.token) == ann.id
+        assert c.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        put(c, "schema", "99")
+    store.close()
+    with pytest.raises(InvalidStore, match=r"schema 99.*upgrade"):
+        Store(url)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://localhost/x", "oracle+oracledb://x"])
+def test_other_databases_are_refused(url: str) -> None:
+    with pytest.raises(InvalidStore, match=r"store\.url"):
+        Store(url)
+
+
+def test_another_process_reads_while_one_writes(store: Store, tmp_path: Path) -> None:
+    (ann,) = enrolled(store, "ann")
+    reader = sqlite3.connect(tmp_path / "study.db")
+    with store.transaction() as c:
+        records.add(c, ann.id, [example("1")], limit=9)
+        assert reader.execute("select count(*) from examples").fetchone() == (0,)
+    assert reader.execute("select count(*) from examples").fetchone() == (1,)
+    reader.close()

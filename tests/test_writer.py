@@ -1,0 +1,97 @@
+"""The writer: answered means durable, in order, many in one commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import OperationalError
+
+from motet import records
+from motet.errors import Busy, TooMany
+from motet.store import Store
+from motet.writer import Writer
+from tests.test_store import enrolled, example
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
+    yield opened
+    opened.close()
+
+
+def held(writer: Writer) -> tuple[threading.Event, threading.Event]:
+    """Keeps the writer busy until told: has it begun, may it end."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait(_: Connection) -> None:
+        begun.set()
+        may_end.wait(10)
+
+    writer.submit(wait)
+    begun.wait(10)
+    return begun, may_end
+
+
+def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: Store) -> None:
+    ann, bob = enrolled(store, "ann", "bob")
+    commits = []
+    event.listen(store.engine, "commit", lambda _: commits.append(1))
+    writer = Writer(store)
+    _, may_end = held(writer)
+    futures = [
+        writer.submit(partial(records.add, client=who.id, new=[example(f"{k}")], limit=20))
+        for k in range(30)
+        for who in (ann, bob)
+    ]
+    may_end.set()
+    writer.close()
+    refused = [future for future in futures if isinstance(future.exception(), TooMany)]
+    assert len(refused) == 20
+    assert len(commits) == 2
+    with store.snapshot() as c:
+        assert [len(records.page(c, who.id)) for who in (ann, bob)] == [20, 20]
+
+
+def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
+    (ann,) = enrolled(store, "ann")
+    writer = Writer(store, depth=2)
+    _, may_end = held(writer)
+    add = partial(records.add, client=ann.id, new=[example("1")], limit=9)
+    taken = [writer.submit(add), writer.submit(add)]
+    with pytest.raises(Busy, match="try again"):
+        writer.submit(add)
+    may_end.set()
+    writer.close()
+    assert [future.result(10).accepted for future in taken] == [1, 0]
+    with pytest.raises(Busy):
+        writer.submit(add)
+
+
+def test_a_database_that_fails_answers_nobody_with_success(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    (ann,) = enrolled(store, "ann")
+    writer = Writer(store)
+
+    def fail(_: object) -> None:
+        raise OperationalError("commit", {}, Exception("disk full"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "each", fail)
+        with pytest.raises(Busy, match="OperationalError"):
+            writer.submit(partial(records.add, client=ann.id, new=[example("1")], limit=9)).result(10)
+    assert writer.submit(partial(records.add, client=ann.id, new=[example("1")], limit=9)).result(10).accepted == 1
+    writer.close()
+
+
+def test_removed_examples_are_off_the_disk_when_answered(store: Store, tmp_path: Path) -> None:
+    (ann,) = enrolled(store, "ann")
+    writer = Writer(store)
+    writer.submit(partial(records.add, client=ann.id, new=[example("a very special id")], limit=9)).result(10)
+    writer.submit(partial(records.forget, client=ann.id), scrub=True).result(10)
+    assert (tmp_path / "study.db-wal").stat().st_size == 0
+    writer.close()
