@@ -15,14 +15,18 @@ from typing import Any
 
 import httpx
 import pytest
+import schemathesis
 import uvicorn
 from fastapi import FastAPI
+from hypothesis import HealthCheck, given
+from hypothesis import settings as configured
+from hypothesis import strategies as st
 
 from motet import Disclosed
 from motet.errors import InvalidStore
 from motet.publisher import Publisher, pin
 from motet.records import hashed
-from motet.server import ROUTES, allow_origins, create_app
+from motet.server import ROUTES, create_app
 from motet.service import Service
 from motet.store import Store
 from motet.study import Study
@@ -107,8 +111,7 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
     pin(store, study, now=now[0])
     publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
     service = Service(study, store, hashed("operator's"))
-    app = create_app(lambda: service)
-    allow_origins(app, list(study.server.origins))
+    app = create_app(study, lambda: service)
     with running(app) as (url, loop), httpx.Client(base_url=url) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
         found = World(http, loop, service, publisher, now, tokens, {})
@@ -130,7 +133,7 @@ def private(tmp_path: Path) -> Iterator[World]:
 
 
 ONE = {"examples": [{"id": "1", "x": [0.5], "y": 1.0}]}
-ANYONE = {"/", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
+ANYONE = {"/", "/docs", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/examples"): ONE,
     ("PUT", "/v1/me/examples/{id}"): {"x": [1.0], "y": 2.0},
@@ -337,3 +340,42 @@ def test_what_the_first_start_pinned_is_not_changed_later(tmp_path: Path, edit: 
             with pytest.raises(InvalidStore, match=r"study\.toml.*begun otherwise"):
                 pin(store, study, now=0.0)
         store.close()
+
+
+def test_the_examples_of_the_document_work(exact: World) -> None:
+    document = exact.call("GET", "/openapi.json").json()
+    for path, method, who in (("/v1/clients", "post", "operator"), ("/v1/examples", "post", "own")):
+        body = document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"]
+        assert exact.call(method.upper(), path, who, json=body).status_code == 200
+    page = exact.call("GET", "/docs").text
+    assert "-X POST" in page
+    assert "<script" not in page
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("motet.handlers.RELEASE_WITHIN", 0.01)
+        for w in world(tmp_path_factory.mktemp("document"), EXACT.replace("examples_per_client = 5", "")):
+            w.call("POST", "/v1/examples", "own", json=ONE)
+            w.release()
+            yield w
+
+
+@pytest.mark.parametrize(("method", "path"), [route[:2] for route in ROUTES if route[1] != "/v1/stream"])
+def test_whatever_is_sent_no_call_fails_and_every_refusal_has_one_shape(
+    documented: World, method: str, path: str
+) -> None:
+    schema = schemathesis.openapi.from_url(f"{documented.http.base_url}/openapi.json")
+    documented.service.study.server.__dict__["rate"] = 10_000
+
+    @given(case=schema[path][method].as_strategy(), who=st.sampled_from(PEOPLE))
+    @configured(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    def ask(case: Any, who: str | None) -> None:
+        token = documented.tokens[who] if who else None
+        answer = case.call(headers={"Authorization": f"Bearer {token}"} if token else None)
+        assert answer.status_code < 500 or (answer.status_code, path) == (503, "/v1/releases"), answer.text
+        if answer.status_code >= 400:
+            assert set(answer.json()["error"]) == {"code", "message", "where"}
+
+    ask()

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from motet import __version__
 from motet.errors import MotetError
@@ -135,7 +135,7 @@ def audit(
     console = Console()
     table = Table("attack", "what was rebuilt", "certain", title=exposed.title, title_justify="left")
     for finding in exposed.shown:
-        table.add_row(finding.attack, escape(finding.text), finding.certain)
+        table.add_row(finding.attack, Text(finding.text), finding.certain)
     console.print(table)
     for note in exposed.notes:
         console.print(note, style="dim")

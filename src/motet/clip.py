@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
@@ -112,31 +113,35 @@ class Clip:
         return self.at.shift(self.at.model.individual).gram(self.at.points)
 
     def _sum_of_stack(self, K: Array, h: Index, y: Array, noise: Array) -> Whole:
-        m = len(h)
-        h, y, noise = (np.pad(a, ((0, -m % BLOCK), (0, 0)), mode="edge") for a in (h, y, noise))
-        sums = np.zeros((len(h) // BLOCK, self.size), dtype=np.int64)
+        m, size = h.shape
+        block = BLOCK if size <= LARGEST_SIZE else 1  # LAPACK takes larger ones singly in any case
+        h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
+        total, lock = np.zeros(self.size, dtype=np.int64), Lock()
 
         def work(part: slice) -> None:
             V = with_diagonal(K[h[part, :, None], h[part, None, :]], self.at.model.lam * noise[part])
-            sums[part.start // BLOCK] = self._whole(self.at.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
+            found = self._whole(self.at.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
+            with lock:
+                total[:] += found
 
-        on_all_cores(work, len(h), BLOCK)
-        return np.asarray(sums.sum(axis=0))
+        on_all_cores(work, len(h), block)
+        return total
 
     def _whole(self, F: Array, V: Array, y: Array) -> Whole:
         """v = (svec(Λʲ)/C_Λ, ηʲ/C_η), shortened to norm 1 where longer, times 2²⁰, truncated; a row for each client."""
-        R = _inverses(V)
-        Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
-        v = np.empty((len(F), self.size))
-        v[:, : -len(self.shape)] = Lambda.reshape(len(F), -1).take(self._upper, axis=1)
-        v[:, -len(self.shape) :] = eta[:, :, 0]
-        v *= self._weights
-        norm = np.sqrt(np.einsum("ij,ij->i", v, v))
-        v *= (UNIT * ROOM / np.maximum(1.0, norm))[:, None]
-        v[~np.isfinite(norm)] = 0.0
-        whole = v.astype(np.int64)  # towards zero
-        whole[np.einsum("ij,ij->i", whole, whole) > UNIT**2] = 0
-        return whole
+        with np.errstate(all="ignore"):  # what is not finite adds nothing; threads have a state of their own
+            R = _inverses(V)
+            Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
+            v = np.empty((len(F), self.size))
+            v[:, : -len(self.shape)] = Lambda.reshape(len(F), -1).take(self._upper, axis=1)
+            v[:, -len(self.shape) :] = eta[:, :, 0]
+            v *= self._weights
+            norm = np.sqrt(np.einsum("ij,ij->i", v, v))
+            v *= (UNIT * ROOM / np.maximum(1.0, norm))[:, None]
+            v[~np.isfinite(norm)] = 0.0
+            whole = v.astype(np.int64)  # towards zero
+            whole[np.einsum("ij,ij->i", whole, whole) > UNIT**2] = 0
+            return whole
 
     @cached_property
     def _upper(self) -> Index:

@@ -15,13 +15,14 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array
 from motet.basis import Basis
-from motet.errors import InvalidModel
+from motet.errors import InvalidModel, NotPositiveDefinite
 from motet.model import Model
 from motet.shift import Shift
 from motet.task import with_diagonal
 
 POWER = 0.7  # p: the coordinates keep this power of the eigenvalues
-CLIENTS = 1500  # simulated
+CLIENTS, FEWEST = 1500, 100  # simulated
+ROOM = 2**24  # numbers of all of them together
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,10 @@ class Coordinates:
 
     @classmethod
     def of(cls, model: Model, points: Any = None) -> Coordinates:
-        """The bias, which a client takes as flat, gets a prior as wide as an observation is."""
+        """The coordinates of a model, over points such as clients may have.
+
+        The bias, which a client takes as flat, gets a prior here that is as wide as an observation is.
+        """
         basis, points = _public(model, points)
         columns, flat, alpha = basis.columns(points), basis.prior == 0, model.common_share
         wide = np.mean(Shift(model.individual, model.individual_share, basis, alpha).diag(points)) + model.lam
@@ -74,11 +78,18 @@ class Coordinates:
     def simulated(self, examples: int, seed: int) -> tuple[Array, Array, Array]:
         """Clients drawn from the model's prior, with inputs uniform on the points: F, R and y of each."""
         rng = np.random.default_rng(seed)
-        h = np.argsort(rng.random((CLIENTS, len(self.points))), axis=1)[:, :examples]
+        clients = max(FEWEST, min(CLIENTS, ROOM // (examples * (examples + len(self.prior)))))
+        h = np.argsort(rng.random((clients, len(self.points))), axis=1)[:, :examples]
         K = self.shift(self.model.individual).gram(self.points)
         V = with_diagonal(K[h[:, :, None], h[:, None, :]], np.full(h.shape, self.model.lam))
         F = self.F[h]
-        half = np.linalg.cholesky(V + (F * self.prior) @ F.swapaxes(1, 2))
+        try:
+            half = np.linalg.cholesky(V + (F * self.prior) @ F.swapaxes(1, 2))
+        except np.linalg.LinAlgError:
+            kernel = self.model.individual
+            raise NotPositiveDefinite(
+                f"{kernel} is not positive definite on the points: check it, or raise lam"
+            ) from None
         return F, np.linalg.inv(V), np.sqrt(self.sigma2) * (half @ rng.normal(size=(*h.shape, 1)))[:, :, 0]
 
 

@@ -69,15 +69,18 @@ def posterior(
     return sigma2 * (precision + precision.T) / 2, sigma2 * (gain @ eta)
 
 
-def combined(vectors: Sequence[Array], clients: Sequence[float], scale: float, spread: float) -> tuple[Array, float]:
-    """Successive noisy sums of a growing study as one, for the last one's size, and its effective noise scale.
+def combined(
+    vectors: Sequence[Array], clients: Sequence[float], scale: float, spread: float, *, retiring: bool = False
+) -> tuple[Array, float]:
+    """Successive noisy sums of a study as one, for the last one's size, and its effective noise scale.
 
-    Sums of m_σ and m_τ clients share min(m_σ, m_τ) of them; each has noise of its own.
+    Sums of m_σ and m_τ clients share min(m_σ, m_τ) of them; each has noise of its own. Where clients retire the last
+    one may be small and what was known of the others stays true: then for the largest one's size.
     """
     m = np.maximum(np.asarray(clients, dtype=float), 1.0)
     C = spread * np.minimum(m[:, None], m) + scale**2 * np.eye(len(m))
     w = np.linalg.solve(C, m)
-    w *= m[-1] / (w @ m)
+    w *= (m.max() if retiring else m[-1]) / (w @ m)
     return np.tensordot(w, np.asarray(vectors, dtype=float), axes=1), float(scale * np.linalg.norm(w))
 
 

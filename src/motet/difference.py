@@ -111,8 +111,8 @@ def covariance(release: Disclosed, X: Array, noise: Array) -> Array:
 def _common_basis(before: Disclosed | None, after: Disclosed) -> tuple[Basis, Array]:
     """A basis that spans both releases, and the inputs that clients may have sent."""
     releases = [after] if before is None else [before, after]
-    if before is not None and before.model != after.model:
-        raise InvalidRelease("these two releases are of different models: give two of one study")
+    if before is not None and (before.model != after.model or before.policy != after.policy):
+        raise InvalidRelease("these two releases are of different models or policies: give two of one study")
     model, X = after.model, after.inputs
     if model.common is not None and model.basis is None:
         if before is not None:
@@ -122,7 +122,8 @@ def _common_basis(before: Disclosed | None, after: Disclosed) -> tuple[Basis, Ar
             basis, _, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
             return basis, X[order]
         return after.basis, X
-    if any(not np.array_equal(release.A, after.A) for release in releases):
+    same = (np.array_equal(r.A, after.A) and np.array_equal(r.landmarks, after.landmarks) for r in releases)
+    if not all(same):
         raise InvalidRelease("these two releases have different bases: give two of one study")
     if model.catalogue is not None:
         return after.basis, model.catalogue.rows

@@ -244,6 +244,7 @@ class Disclosed:
         k = len(self.basis.prior)
         _expect(self.A.shape[1] == (width if self.model.common is not None else 0), "features that fit the landmarks")
         _expect(self.redundant.shape[1] == p, "inputs of one dimension")
+        _expect(not len(self.A) or len(self.landmarks) > 0 or isinstance(self.model.basis, Features), "landmarks")
         _expect(self.Lambda.shape == (k, k) and self.eta.shape == self.theta.shape == (k,), "sums that fit the basis")
         _expect(np.allclose(self.Lambda, self.Lambda.T, rtol=1e-9), "a symmetric Λ")
         return self

@@ -156,6 +156,11 @@ class Engine:
         return Own(inputs[:0], np.empty(0), np.empty(0))
 
     @property
+    def dimension(self) -> int | None:
+        """Columns of an input; None until the model or the first example settles it."""
+        return self._examples.dimension
+
+    @property
     def inputs(self) -> Array:
         """The unique inputs of all tasks."""
         return self._examples.inputs[self._examples.used]
@@ -228,6 +233,8 @@ class Engine:
 
     def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, Folded, Array]]:
         """All tasks but some, folded: each kernel, its tasks, and the inputs that they number."""
+        if self._examples.dimension is None:
+            return
         which = np.ones(len(self._examples.changes), dtype=bool)
         left_out = self._examples.numbers(list(without))
         which[left_out[left_out >= 0]] = False

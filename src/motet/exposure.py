@@ -132,7 +132,9 @@ def _named(release: Disclosed, rows: Array) -> list[Any]:
 
 
 def _word(name: Any) -> str:
-    return name if isinstance(name, str) else f"({', '.join(f'{value:.4g}' for value in name)})"
+    if isinstance(name, str):
+        return "".join(c if c.isprintable() else "?" for c in name)
+    return f"({', '.join(f'{value:.4g}' for value in name)})"
 
 
 # --- files ---
@@ -152,7 +154,7 @@ def read_clients(path: Path, release: Disclosed) -> dict[str, Examples]:
     """Clients from a table with columns client, name or the inputs' numbers, y, and noise if not 1."""
     try:
         rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InvalidData(f"cannot read {path}: {error}") from None
     clients: dict[str, list[tuple[Any, float, float]]] = {}
     for number, row in enumerate(rows, start=2):

@@ -22,6 +22,8 @@ from motet.errors import Busy, MotetError, NotAllowed
 from motet.metrics import TYPE, Metrics
 from motet.service import Service
 from motet.store import put
+from motet.study import Study
+from motet.summary import interface_page
 from motet.summary import page as summary_page
 from motet.wire import coefficients_to_dict
 
@@ -91,6 +93,11 @@ async def stream(service: Served) -> StreamingResponse:
 
 async def summary(service: Served) -> HTMLResponse:
     return HTMLResponse(summary_page(await service.status()))
+
+
+async def interface(request: Request) -> HTMLResponse:
+    """This interface, with a command to try for each call."""
+    return HTMLResponse(interface_page(request.app.openapi(), str(request.base_url).rstrip("/")))
 
 
 async def alive() -> dict[str, str]:
@@ -207,3 +214,16 @@ async def release_now(service: Served) -> dict[str, int]:
     if service.current is None or service.current.version <= before:
         raise Busy("the publisher has not answered: look at its log, and try again")
     return {"version": service.current.version}
+
+
+def examples(study: Study) -> list[tuple[str, str, Any]]:
+    """Bodies that a study takes: path, method and body."""
+    low, high = study.limits.y or (-1.0, 1.0)
+    catalogue, points = study.model.catalogue, study.points
+    x = catalogue.names[0] if catalogue else [0.0] * study.dimension if points is None else points[0].tolist()
+    example = {"x": x, "y": (low + high) / 2, "noise": min(max(1.0, study.limits.noise[0]), study.limits.noise[1])}
+    return [
+        ("/v1/examples", "post", {"examples": [{"id": "1", **example}]}),
+        ("/v1/me/examples/{id}", "put", example),
+        ("/v1/clients", "post", {"names": ["somebody"]}),
+    ]

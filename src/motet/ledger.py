@@ -37,15 +37,19 @@ class Ledger:
     releases: int = 1
     per: Literal["study", "client"] = "study"
     spent: int = 0
-    taken: Mapping[Hashable, int] = field(default_factory=dict)
+    taken: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.epsilon, (int, float)) and 0 < self.epsilon <= 20):
-            raise InvalidModel(f"epsilon must be a number above 0 and at most 20, got {self.epsilon!r}")
+        if not (isinstance(self.epsilon, (int, float)) and 1e-6 <= self.epsilon <= 20):
+            raise InvalidModel(f"epsilon must be a number from 1e-6 to 20, got {self.epsilon!r}")
         if not (isinstance(self.delta, (int, float)) and 0 < self.delta <= 0.01):
             raise InvalidModel(f"delta must lie in (0, 0.01], well below one over the clients, got {self.delta!r}")
-        if isinstance(self.releases, bool) or not isinstance(self.releases, int) or self.releases < 1:
-            raise InvalidModel(f"releases must be a whole number from 1, got {self.releases!r}")
+        whole = isinstance(self.releases, int) and not isinstance(self.releases, bool)
+        if not whole or not 1 <= self.releases <= 10_000:
+            raise InvalidModel(f"releases must be a whole number from 1 to 10,000, got {self.releases!r}")
+        counts = [self.spent, *self.taken.values()]
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in counts):
+            raise InvalidModel(f"releases are counted in whole numbers from 0, got {counts!r:.60}")
         if self.per not in ("study", "client"):
             raise InvalidModel(f"a budget is per study or per client, got {self.per!r}")
 
@@ -61,8 +65,8 @@ class Ledger:
 
     @property
     def epsilon_spent(self) -> float:
-        """ε of the releases made so far; where the budget is per client, of the client that took part most often."""
-        made = self.spent if self.per == "study" else max(self.taken.values(), default=0)
+        """ε of the releases made so far; where the budget is per client, of one that took part in all it may."""
+        made = min(self.spent, self.releases)
         return epsilon_of(self.scale, self.delta, made) if made else 0.0
 
     def retired(self, clients: Iterable[Hashable]) -> set[Hashable]:
@@ -71,7 +75,7 @@ class Ledger:
             return set()
         return {client for client in clients if self.taken.get(client, 0) >= self.releases}
 
-    def charged(self, clients: Collection[Hashable] = ()) -> Ledger:
+    def charged(self, clients: Collection[Hashable]) -> Ledger:
         """The ledger after one more release, of these clients; refuses when the budget is spent."""
         if self.per == "study" and self.spent >= self.releases:
             raise BudgetSpent(
@@ -88,9 +92,13 @@ class Ledger:
 
 @cache
 def _scale(epsilon: float, delta: float, releases: int) -> float:
-    least = 0.9 * math.sqrt(releases / (2 * epsilon))  # ρ = releases / 2s² is never above ε
-    bounds = (least, least + 3 * math.sqrt(releases * math.log(1 / delta)) / epsilon)
-    return float(_opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=bounds))
+    rho = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2  # enough, by a plain bound
+    most = math.sqrt(releases / (2 * rho))
+    bounds = (math.sqrt(releases / 200), 1.1 * most)  # a ρ of 100 is more than an ε of 20 allows
+    try:
+        return float(_opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=bounds))
+    except ValueError:
+        raise InvalidModel(f"no noise is known for ε = {epsilon:g}, δ = {delta:g} and {releases} releases") from None
 
 
 @cache

@@ -19,7 +19,7 @@ from motet.coordinates import Coordinates
 from motet.denoise import Shaped, combined, forecast, posterior, shaped
 from motet.disclosed import Disclosed
 from motet.engine import Engine
-from motet.errors import InvalidData, InvalidModel
+from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.model import Model
 from motet.posterior import Posterior
@@ -33,28 +33,36 @@ class Mechanism:
     """What a study fixes in public before the first client comes.
 
     ``examples`` is how many examples a client is expected to have; ``points`` are inputs such as clients may have, by
-    default the catalogue or the basis's own.
+    default the catalogue or the basis's own. Where inputs lie between landmarks, give some such points.
     """
 
     def __init__(
         self, model: Model, *, examples: int, points: Any = None, seed: int = 0, C_eta: float | None = None
     ) -> None:
-        if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
+        if isinstance(examples, bool) or not isinstance(examples, (int, np.integer)) or examples < 1:
             raise InvalidData(f"examples must be a whole number from 1, got {examples!r}")
+        if C_eta is not None:
+            _check("C_eta", C_eta, 0.0, np.inf)
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise InvalidData(f"seed must be a whole number from 0, got {seed!r}")
         self.model = model
         self.clip = Clip.of(Coordinates.of(model, points), examples, seed=seed, C_eta=C_eta)
 
     def __repr__(self) -> str:
         return f"Mechanism({self.model.basis!r}, {self.clip.size} numbers a client)"
 
-    def disclosed(self, noisy: Sequence[Whole], *, scale: float, version: int = 1) -> Disclosed:
-        """The best estimate from all noisy sums so far, oldest first, each with noise of this ``scale``."""
+    def disclosed(self, noisy: Sequence[Whole], *, scale: float, version: int = 1, retiring: bool = False) -> Disclosed:
+        """The best estimate from all noisy sums so far, oldest first, each with noise of this ``scale``.
+
+        ``retiring``: clients who have paid for their releases are not in the later sums.
+        """
+        _check("scale", scale, 0.0, 1e9)
         clip, at = self.clip, self.clip.at
         if not noisy or any(np.shape(one) != (clip.size,) for one in noisy):
             raise InvalidData(f"expected noisy sums of {clip.size} numbers each, at least one")
         vectors = [np.asarray(one) / UNIT for one in noisy]
         sizes = [self._shaped(v, scale)[0].clients for v in vectors]
-        total, effective = combined(vectors, sizes, scale, clip.spread)
+        total, effective = combined(vectors, sizes, scale, clip.spread, retiring=retiring)
         found, eta = self._shaped(total, effective)
         Lambda, eta = at.published(*posterior(at, found, eta, effective * clip.C_eta))
         theta = Posterior.of(Lambda, eta, at.basis.prior, self.model.common_share).theta
@@ -74,6 +82,7 @@ def best_rank(model: Model, *, clients: int, examples: int, ledger: Ledger, rank
     """
     if not isinstance(model.basis, Eigen):
         raise InvalidModel(f"the rank is one of basis=Eigen(points, rank), this model has {model.basis!r}")
+    _check("clients", clients, 0, 1e12)
     points = model.basis.points
     fitting = [rank for rank in ranks if rank <= len(points)] or [len(points)]
     models = [replace(model, basis=Eigen(points, rank)) for rank in fitting]
@@ -103,7 +112,19 @@ def release(
 
     Refuses when the budget is spent. Clients who have retired are left out.
     """
+    if engine.model is not mechanism.model and engine.model != mechanism.model:
+        raise InvalidModel("engine and mechanism are of different models: make both of one")
+    if engine.dimension not in (None, mechanism.clip.at.points.shape[1]):
+        raise WrongDimension(f"inputs have {engine.dimension} columns, the mechanism's points another number")
     retired = ledger.retired(engine.tasks)
     after = ledger.charged([task for task in engine.tasks if task not in retired])
     noisy = noise(mechanism.clip.total(engine, retired), ledger.scale * UNIT)
-    return PrivateRelease(mechanism.disclosed([*earlier, noisy], scale=ledger.scale, version=version), after, noisy)
+    sums, retiring = [*earlier, noisy], ledger.per == "client"
+    disclosed = mechanism.disclosed(sums, scale=ledger.scale, version=version, retiring=retiring)
+    return PrivateRelease(disclosed, after, noisy)
+
+
+def _check(name: str, value: Any, low: float, high: float) -> None:
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and low < value < high):
+        raise InvalidData(f"{name} must be a number between {low:g} and {high:g}, got {value!r:.60}")

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError
 
 from motet import publications, records
@@ -27,7 +27,7 @@ from motet.ledger import Noise, Whole, opendp_noise
 from motet.logs import log_to_stderr
 from motet.private import Mechanism, release
 from motet.publications import Published
-from motet.store import Store, examples, put, setting
+from motet.store import Store, examples, put, releases, setting
 from motet.study import Study
 
 LOG = logging.getLogger("motet.publisher")
@@ -80,7 +80,7 @@ class Publisher:
         self.fold()
         every = self._study.release.seconds
         following = due if now < due else due + every * (1 + (now - due) // every)
-        return self._release(now, following)
+        return self._release(now, following, wanted == "yes")
 
     def fold(self) -> None:
         """Bring the engine up to date with the log."""
@@ -101,13 +101,13 @@ class Publisher:
             y, noise = np.array([(row.y, row.noise) for row in rows]).T
             self._engine.learn_many([row.client for row in rows], X, y, noise)
 
-    def _release(self, now: float, following: float) -> int | None:
+    def _release(self, now: float, following: float, wanted: bool) -> int | None:
         with self._store.snapshot() as connection:
             version = publications.latest_version(connection) + 1
         try:
             data, noisy, scale, clients = self._made(version)
         except (BudgetSpent, EmptyData) as refusal:
-            self._put_off(following, str(refusal))
+            self._put_off(following, wanted, str(refusal))
             return None
         try:
             with self._store.transaction() as connection:
@@ -115,11 +115,14 @@ class Publisher:
                     publications.charge(connection, version, scale, clients)
                 self._reached("ledger")
                 publications.publish(connection, Published(version, self._sequence, now, data), noisy)
-                for key, value in (("next", repr(following)), ("wanted", "no"), ("refused", "")):
-                    put(connection, key, value)
+                if not self._study.private:  # earlier ones may have inputs that were removed since
+                    connection.execute(update(releases).where(releases.c.version < version).values(data=b""))
+                _settle(connection, following, wanted)
         except IntegrityError:  # another publisher was first
             return None
         self._reached("publication")
+        if not self._study.private:
+            self._store.scrub()
         LOG.info("release %d, %s", version, self._study.release.policy)
         return version
 
@@ -134,11 +137,18 @@ class Publisher:
         paying = [c for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
         return made.disclosed.to_bytes(), made.noisy, ledger.scale, [str(client) for client in paying]
 
-    def _put_off(self, following: float, reason: str) -> None:
+    def _put_off(self, following: float, wanted: bool, reason: str) -> None:
         LOG.warning("no release: %s", reason)
         with self._store.transaction() as connection:
-            for key, value in (("next", repr(following)), ("wanted", "no"), ("refused", reason)):
-                put(connection, key, value)
+            _settle(connection, following, wanted, reason)
+
+
+def _settle(connection: Connection, following: float, wanted: bool, refused: str = "") -> None:
+    """When the next release is due, and why this one was not made; a wish that came after the fold stays."""
+    put(connection, "next", repr(following))
+    put(connection, "refused", refused)
+    if wanted:
+        put(connection, "wanted", "no")
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:

@@ -137,10 +137,10 @@ def add(connection: Connection, client: str, new: Sequence[Example], *, limit: i
     """Take examples; one whose id was ever taken, also if removed since, is a duplicate and changes nothing."""
     _lock(connection)
     held = _count(connection, client)
-    by_id = {example.id: example for example in new}
+    by_id = {example.id: example for example in reversed(new)}  # the first of an id counts
     for id in _taken(connection, client, list(by_id)):
         del by_id[id]
-    fresh = list(by_id.values())
+    fresh = list(reversed(by_id.values()))
     if held + len(fresh) > limit:
         raise TooMany(f"a client may have {limit} examples: {held} are here and {len(fresh)} came; remove some first")
     if fresh:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from motet import handlers
@@ -29,6 +30,20 @@ from motet.errors import (
 )
 from motet.metrics import Metrics
 from motet.service import Service
+from motet.study import Study
+
+
+class Reason(BaseModel):
+    code: str
+    message: str
+    where: str | None
+
+
+class Refusal(BaseModel):
+    """The one shape of every error."""
+
+    error: Reason
+
 
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
 Next: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -45,6 +60,7 @@ STATUS: dict[type[MotetError], int] = {
 }
 ROUTES: list[tuple[str, str, Handler, list[Any]]] = [
     ("GET", "/", handlers.summary, []),
+    ("GET", "/docs", handlers.interface, []),
     ("GET", "/healthz", handlers.alive, []),
     ("GET", "/readyz", handlers.ready, []),
     ("GET", "/v1/study", handlers.study, []),
@@ -66,7 +82,7 @@ ROUTES: list[tuple[str, str, Handler, list[Any]]] = [
 ]
 
 
-def create_app(make_service: Callable[[], Service]) -> FastAPI:
+def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     """The application of one study; the service is made when it starts and closed when it ends."""
 
     @asynccontextmanager
@@ -82,19 +98,27 @@ def create_app(make_service: Callable[[], Service]) -> FastAPI:
             service.writer.close()
             service.store.close()
 
-    app = FastAPI(title="Motet", version="1", lifespan=lifespan, redoc_url=None)
+    refusals: dict[int | str, dict[str, Any]] = {"4XX": {"model": Refusal, "description": "Refused."}}
+    # FastAPI's own pages would fetch scripts from elsewhere.
+    app = FastAPI(title=study.name, version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None)
     for kind in (MotetError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     app.middleware("http")(_limited)
     app.middleware("http")(_measured)
-    _add_routes(app)
+    for method, path, handler, guards in ROUTES:
+        app.add_api_route(path, handler, methods=[method], dependencies=guards)
+    _add_examples(app, study)
+    if study.server.origins:
+        origins = list(study.server.origins)
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
     return app
 
 
-def allow_origins(app: FastAPI, origins: list[str]) -> None:
-    """CORS, for the origins that the study names and no others."""
-    if origins:
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
+def _add_examples(app: FastAPI, study: Study) -> None:
+    """Bodies in the OpenAPI document that this very study takes."""
+    document = app.openapi()
+    for path, method, example in handlers.examples(study):
+        document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"] = example
 
 
 async def _measured(request: Request, call_next: Next) -> Response:
@@ -124,8 +148,3 @@ def _refused(_: Request, error: Exception) -> JSONResponse:
 
 def _error(status: int, code: str, message: str, where: str | None = None, headers: Any = None) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": message, "where": where}}, status, headers)
-
-
-def _add_routes(app: FastAPI) -> None:
-    for method, path, handler, guards in ROUTES:
-        app.add_api_route(path, handler, methods=[method], dependencies=guards)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from motet import publications, records
@@ -28,6 +30,7 @@ from motet.study import Study
 from motet.task import Own
 from motet.writer import Writer
 
+LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 LOOK = 0.5  # seconds between looks for a new release
 
@@ -51,7 +54,10 @@ class Service:
     async def watch(self) -> None:
         """Look for new releases until cancelled, and wake whoever waits for one."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except SQLAlchemyError:
+                LOG.exception("looking for a release failed")
             await asyncio.sleep(LOOK)
 
     async def look(self) -> None:
@@ -166,8 +172,8 @@ class Service:
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:
-    """What is planned and what is spent; where clients pay each, only what each may spend."""
-    used = 0.0 if ledger.per == "client" else ledger.epsilon_spent
+    """What is planned and what is spent."""
+    used = ledger.epsilon_spent
     return {
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import uvicorn
 from motet.logs import log_to_stderr
 from motet.publisher import pin
 from motet.records import hashed
-from motet.server import allow_origins, create_app
+from motet.server import create_app
 from motet.service import Service
 from motet.store import Store, put, setting
 from motet.study import Study
@@ -30,6 +31,7 @@ def serve(
     path: Path, show: Callable[[str], None], *, certfile: Path | None = None, keyfile: Path | None = None
 ) -> None:
     """Until a signal ends it; ``show`` tells the operator's token once, when it is made."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the publisher is ended too
     study = Study.load(path)
     log_to_stderr()
     store = Store(study.store_url)
@@ -37,8 +39,7 @@ def serve(
     operator = operator_token(store, show)
     if not study.private:
         LOG.warning("releases of this study are exact: whoever holds two of them can rebuild what a client sent")
-    app = create_app(lambda: Service(study, store, operator))
-    allow_origins(app, list(study.server.origins))
+    app = create_app(study, lambda: Service(study, store, operator))
     with publishing(path):
         uvicorn.run(
             app,

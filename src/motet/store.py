@@ -99,6 +99,7 @@ class Store:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         with self.transaction() as connection:
             _prepare(connection)
+        self.scrub()  # whoever was here before may have ended between a removal and this
 
     def close(self) -> None:
         self.engine.dispose()
@@ -129,11 +130,15 @@ class Store:
                     done.append(error)
         return done
 
-    def scrub(self) -> None:
-        """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages."""
-        if self.is_sqlite:
-            with self.engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    def scrub(self) -> bool:
+        """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages.
+
+        False where somebody read for so long that it could not be done.
+        """
+        if not self.is_sqlite:
+            return True
+        with self.engine.connect() as connection:
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
 
 
 def _opened(url: str) -> Engine:

@@ -1,7 +1,8 @@
-"""The study and its release as a plain page."""
+"""The study and its release, and the interface, as plain pages; nothing on them comes from elsewhere."""
 
 from __future__ import annotations
 
+import json
 import time
 from html import escape
 from typing import Any
@@ -20,6 +21,30 @@ PROMISES = {
     "exact": "Releases are <strong>exact</strong>: whoever downloads two of them can rebuild what a client sent in "
     "between. This study is for parties who trust each other.",
 }
+
+
+CALLS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>The interface</title>
+<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem }}
+pre {{ background: #f4f4f4; padding: .7rem; overflow-x: auto }}</style></head>
+<body><h1>The interface</h1><p>As a document: <a href="/openapi.json">openapi.json</a>. TOKEN is a client's or the
+operator's.</p>{calls}</body></html>
+"""
+
+
+def interface_page(document: dict[str, Any], url: str) -> str:
+    """Every call with a command to try."""
+    calls = []
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            command = f"curl -X {method.upper()} {url}{path} -H 'Authorization: Bearer TOKEN'"
+            body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+            if body is not None:
+                command += f" -H 'Content-Type: application/json' \\\n  -d '{json.dumps(body)}'"
+            about = escape(call.get("description", call["summary"]))
+            title = f"<h2>{method.upper()} {escape(path)}</h2>"
+            calls.append(f"{title}<p>{about}</p><pre>{escape(command)}</pre>")
+    return CALLS.format(calls="".join(calls))
 
 
 def page(status: dict[str, Any]) -> str:

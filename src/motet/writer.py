@@ -24,8 +24,9 @@ DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed toget
 class Writer:
     """Runs commands on a store in the order in which they came."""
 
-    def __init__(self, store: Store, *, depth: int = DEPTH) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, depth: int = DEPTH, reached: Callable[[str], None] = lambda _: None) -> None:
+        self._store, self._reached = store, reached
+        self._unscrubbed = False
         self._queue: queue.Queue[tuple[Command, bool, Future[Any]] | None] = queue.Queue(depth)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -69,10 +70,14 @@ class Writer:
                 return
 
     def _write(self, taken: list[tuple[Command, bool, Future[Any]]]) -> None:
+        # Whoever went away before it began has nothing done; from here on nobody can.
+        taken = [one for one in taken if one[2].set_running_or_notify_cancel()]
         try:
-            results = self._store.each([command for command, _, _ in taken])
-            if any(scrub for _, scrub, _ in taken):
-                self._store.scrub()
+            *results, _ = self._store.each([*(command for command, _, _ in taken), self._before_commit])
+            self._reached("after commit")
+            self._unscrubbed = self._unscrubbed or any(scrub for _, scrub, _ in taken)
+            if self._unscrubbed:  # where somebody read for too long, the next write tries again
+                self._unscrubbed = not self._store.scrub()
         except SQLAlchemyError as error:
             results = [Busy(f"the database does not answer: {type(error).__name__}; try again")] * len(taken)
         for (_, _, future), result in zip(taken, results):
@@ -80,3 +85,6 @@ class Writer:
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+    def _before_commit(self, _: Connection) -> None:
+        self._reached("before commit")
