@@ -12,12 +12,12 @@ from motet.errors import Forbidden
 from motet.service import Service
 
 
-def token_of(authorization: Annotated[str | None, Header()] = None) -> str | None:
+async def token_of(authorization: Annotated[str | None, Header()] = None) -> str | None:
     scheme, _, token = (authorization or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     found: Service = request.app.state.service
     return found
 

@@ -172,7 +172,7 @@ async def remove_example(service: Served, me: Me, id: ID) -> dict[str, str]:
 
 async def forget_me(service: Served, me: Me) -> dict[str, int]:
     """Everything of the client; its token opens nothing any more."""
-    return {"removed": await service.write(partial(records.forget, client=me), scrub=True)}
+    return {"removed": await service.write(partial(records.forget, client=me), scrub=True, access=True)}
 
 
 # --- the operator ---
@@ -189,12 +189,12 @@ async def list_clients(service: Served, after: Annotated[str, Query(max_length=2
 
 
 async def revoke(service: Served, id: ID) -> dict[str, str]:
-    await service.write(partial(records.revoke, client=id))
+    await service.write(partial(records.revoke, client=id), access=True)
     return {"id": id}
 
 
 async def rotate(service: Served, id: ID) -> dict[str, str]:
-    return {"id": id, "token": await service.write(partial(records.rotate, client=id))}
+    return {"id": id, "token": await service.write(partial(records.rotate, client=id), access=True)}
 
 
 async def metrics(request: Request) -> Response:

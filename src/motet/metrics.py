@@ -6,13 +6,13 @@ Neither has payloads, tokens, ids or names: routes are counted by their template
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from fastapi import Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import Scope
 
 LOG = logging.getLogger("motet.requests")
+METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -31,15 +31,9 @@ class Metrics:
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
-    async def measure(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        begin, status = time.perf_counter(), 500
-        try:
-            response = await call_next(request)
-            status = response.status_code
-            return response
-        finally:
-            took = time.perf_counter() - begin
-            route = getattr(request.scope.get("route"), "path", "none")
-            self._requests.labels(request.method, route, status).inc()
-            self._seconds.labels(request.method, route).observe(took)
-            LOG.info("request", extra={"method": request.method, "route": route, "status": status, "seconds": took})
+    def record(self, scope: Scope, status: int, took: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(took)
+        LOG.info("request", extra={"method": method, "route": route, "status": status, "seconds": took})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from motet import handlers
 from motet.access import DOWNLOAD, OPERATOR
@@ -46,7 +49,6 @@ class Refusal(BaseModel):
 
 
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
-Next: TypeAlias = Callable[[Request], Awaitable[Response]]
 STATUS: dict[type[MotetError], int] = {
     Unauthorized: 401,
     Forbidden: 403,
@@ -103,14 +105,13 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     app = FastAPI(title=study.name, version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None)
     for kind in (MotetError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
-    app.middleware("http")(_limited)
-    app.middleware("http")(_measured)
     for method, path, handler, guards in ROUTES:
         app.add_api_route(path, handler, methods=[method], dependencies=guards)
     _add_examples(app, study)
     if study.server.origins:
         origins = list(study.server.origins)
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
+    app.add_middleware(Gate)
     return app
 
 
@@ -121,18 +122,39 @@ def _add_examples(app: FastAPI, study: Study) -> None:
         document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"] = example
 
 
-async def _measured(request: Request, call_next: Next) -> Response:
-    metrics: Metrics = request.app.state.metrics
-    return await metrics.measure(request, call_next)
+class Gate:
+    """Around the whole application: bodies that are too large are not read, and every answer is measured.
+
+    A class of ASGI's own kind: Starlette's decorators would cost as much as the rest of a request.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state, begin, statuses = scope["app"].state, time.perf_counter(), [500]
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                statuses[0] = message["status"]
+            await send(message)
+
+        try:
+            refusal = _too_large(Headers(scope=scope), state.service.study.server.max_body)
+            await (refusal or self._app)(scope, receive, sending)
+        finally:
+            state.metrics.record(scope, statuses[0], time.perf_counter() - begin)
 
 
-async def _limited(request: Request, call_next: Next) -> Response:
-    """Bodies that say that they are too large, or do not say how large they are, are not read."""
-    service: Service = request.app.state.service
-    length, most = request.headers.get("content-length", "0"), service.study.server.max_body
-    if request.headers.get("transfer-encoding") or not length.isdigit() or int(length) > most:
-        return _error(413, "too_large", f"a body may have {most} bytes and must say its length: send smaller batches")
-    return await call_next(request)
+def _too_large(headers: Headers, most: int) -> JSONResponse | None:
+    """A refusal of a body that says that it is too large, or does not say how large it is."""
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" not in headers and length.isdigit() and int(length) <= most:
+        return None
+    return _error(413, "too_large", f"a body may have {most} bytes and must say its length: send smaller batches")
 
 
 def _refused(_: Request, error: Exception) -> JSONResponse:

@@ -33,6 +33,8 @@ from motet.writer import Writer
 LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 LOOK = 0.5  # seconds between looks for a new release
+REMEMBER = 1.0  # seconds that a token is known without looking
+MANY = 100_000  # clients that are remembered
 
 
 class Service:
@@ -43,6 +45,7 @@ class Service:
         self.writer = Writer(store)
         self._operator = operator  # hashed
         self._rates: dict[str, tuple[float, float]] = {}
+        self._tokens: dict[str, tuple[str, float]] = {}  # hashed
         self.current: Published | None = None
         self.disclosed: Disclosed | None = None
         self.changed = asyncio.Condition()
@@ -100,10 +103,17 @@ class Service:
     # --- who asks ---
 
     async def client(self, token: str | None) -> str:
-        """The id of the client that holds a token."""
+        """The id of the client that holds a token, looked up at most once in a second."""
+        key, now = records.hashed(token or ""), time.monotonic()
+        known = self._tokens.get(key)
+        if known is not None and now - known[1] < REMEMBER:
+            return known[0]
         found = None if not token else await self.read(partial(records.client_of, token=token))
         if found is None:
             raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
+        if len(self._tokens) > MANY:
+            self._tokens.clear()
+        self._tokens[key] = (found, now)
         return found
 
     async def check_operator(self, token: str | None) -> None:
@@ -120,7 +130,7 @@ class Service:
         level = min(rate, level + (now - at) * rate)
         if level < 1.0:
             return (1.0 - level) / rate
-        if len(self._rates) > 100_000:
+        if len(self._rates) > MANY:
             self._rates.clear()
         self._rates[client] = (level - 1.0, now)
         return None
@@ -166,9 +176,13 @@ class Service:
         with self.store.snapshot() as connection:
             return command(connection)
 
-    async def write(self, command: Callable[[Connection], T], *, scrub: bool = False) -> T:
+    async def write(self, command: Callable[[Connection], T], *, scrub: bool = False, access: bool = False) -> T:
+        """Queue a command and wait until it is durable; ``access`` where it changes which tokens open what."""
         future: Future[T] = self.writer.submit(command, scrub=scrub)
-        return await asyncio.wrap_future(future)
+        done = await asyncio.wrap_future(future)
+        if access:
+            self._tokens.clear()
+        return done
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:
