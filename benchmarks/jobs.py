@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tests.oracles import Array, Literal, Problem
 
+from benchmarks.load import service
 from benchmarks.measure import Row, medians, peak_megabytes, ratio, seconds
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
@@ -219,4 +220,5 @@ TABLE: list[Callable[[], list[Row]]] = [
     mixed_model,
     music_study,
     private_release,
+    service,
 ]
