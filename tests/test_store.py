@@ -38,7 +38,7 @@ def example(id: str, y: float = 1.0) -> Example:
 def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     with store.transaction() as c:
-        assert records.add(c, ann.id, [example("a"), example("b"), example("a")], limit=9) == Added(2, 1, 2)
+        assert records.add(c, ann.id, [example("a"), example("b"), example("a", 3.0)], limit=9) == Added(2, 1, 2)
     with store.transaction() as c:
         assert records.add(c, ann.id, [example("b", 7.0), example("c")], limit=9) == Added(1, 1, 3)
         records.remove(c, ann.id, "b")

@@ -77,11 +77,11 @@ def test_a_database_that_fails_answers_nobody_with_success(store: Store, monkeyp
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
 
-    def fail(_: object) -> None:
+    def fail() -> None:
         raise OperationalError("commit", {}, Exception("disk full"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "each", fail)
+        patch.setattr(store, "transaction", fail)
         with pytest.raises(Busy, match="OperationalError"):
             writer.submit(partial(records.add, client=ann.id, new=[example("1")], limit=9)).result(10)
     assert writer.submit(partial(records.add, client=ann.id, new=[example("1")], limit=9)).result(10).accepted == 1
@@ -94,4 +94,17 @@ def test_removed_examples_are_off_the_disk_when_answered(store: Store, tmp_path:
     writer.submit(partial(records.add, client=ann.id, new=[example("a very special id")], limit=9)).result(10)
     writer.submit(partial(records.forget, client=ann.id), scrub=True).result(10)
     assert (tmp_path / "study.db-wal").stat().st_size == 0
+    writer.close()
+
+
+def test_who_went_away_stops_nobody_else(store: Store) -> None:
+    (ann,) = enrolled(store, "ann")
+    writer = Writer(store)
+    _, may_end = held(writer)
+    first, second = (
+        writer.submit(partial(records.add, client=ann.id, new=[example(id)], limit=9)) for id in ("gone", "here")
+    )
+    assert first.cancel()
+    may_end.set()
+    assert second.result(10).count == 1
     writer.close()

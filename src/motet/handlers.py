@@ -125,7 +125,7 @@ async def send(request: Request, service: Served, me: Me, body: NewExamples) -> 
     """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
     new = [_kept(service, given.id, given, f"examples.{k}") for k, given in enumerate(body.examples)]
     limit = service.study.limits.examples_per_client
-    done = await service.write(partial(records.add, client=me, new=new, limit=limit))
+    done = await service.write(records.Addition(me, new, limit))
     counted = request.app.state.metrics.examples
     counted.labels("accepted").inc(done.accepted)
     counted.labels("duplicate").inc(done.duplicates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from motet.arrays import Array
 from motet.errors import InvalidData, TooMany, UnknownExample, UnknownTask
 from motet.model import Model
-from motet.store import clients, examples, head, log
+from motet.store import attempt, clients, examples, head, log
 
 MANY = 500  # ids asked for at once
 
@@ -121,7 +121,7 @@ def forget(connection: Connection, client: str) -> int:
     """Everything of a client but its random id in the log; tells how many examples went."""
     gone = connection.execute(delete(examples).where(examples.c.client == client)).rowcount
     _must(connection.execute(delete(clients).where(clients.c.id == client)).rowcount, client)
-    _logged(connection, "forget", client, [None])
+    _logged(connection, "forget", [(client, None)])
     return gone
 
 
@@ -145,8 +145,54 @@ def add(connection: Connection, client: str, new: Sequence[Example], *, limit: i
         raise TooMany(f"a client may have {limit} examples: {held} are here and {len(fresh)} came; remove some first")
     if fresh:
         connection.execute(examples.insert(), [{"client": client, **vars(example)} for example in fresh])
-        _logged(connection, "add", client, [example.id for example in fresh])
+        _logged(connection, "add", [(client, example.id) for example in fresh])
     return Added(len(fresh), len(new) - len(fresh), held + len(fresh))
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Examples of one client to add, as a command."""
+
+    client: str
+    new: Sequence[Example]
+    limit: int
+
+    def __call__(self, connection: Connection) -> Added:
+        return add(connection, self.client, self.new, limit=self.limit)
+
+
+def apply(connection: Connection, commands: Sequence[Callable[[Connection], Any]]) -> list[Any]:
+    """The results of many commands, or their refusals; additions go first, and together where nothing is amiss."""
+    done: list[Any] = [None] * len(commands)
+    adding = [k for k, command in enumerate(commands) if isinstance(command, Addition)]
+    together = attempt(connection, lambda c: _add_all(c, [commands[k] for k in adding]))  # type: ignore[misc]
+    if not isinstance(together, Exception):
+        for k, result in zip(adding, together):
+            done[k] = result
+    rest = [k for k, result in enumerate(done) if result is None]
+    for k in rest:
+        done[k] = attempt(connection, commands[k])
+    return done
+
+
+def _add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
+    """All of them in a few statements; raises where one is a duplicate, too many or a stranger's."""
+    if not additions:
+        return []
+    _lock(connection)
+    who = {addition.client for addition in additions}
+    counted = select(examples.c.client, func.count()).where(examples.c.client.in_(who)).group_by(examples.c.client)
+    counts = dict.fromkeys(who, 0) | {row[0]: row[1] for row in connection.execute(counted)}
+    done = []
+    for addition in additions:
+        counts[addition.client] += len(addition.new)
+        if counts[addition.client] > addition.limit:
+            raise TooMany("one of many has too many")
+        done.append(Added(len(addition.new), 0, counts[addition.client]))
+    rows = [{"client": a.client, **vars(example)} for a in additions for example in a.new]
+    connection.execute(examples.insert(), rows)
+    _logged(connection, "add", [(row["client"], row["id"]) for row in rows])
+    return done
 
 
 def replace(connection: Connection, client: str, example: Example) -> None:
@@ -154,13 +200,13 @@ def replace(connection: Connection, client: str, example: Example) -> None:
     values = {"x": example.x, "y": example.y, "noise": example.noise}
     if not connection.execute(update(examples).where(_at(client, example.id)).values(**values)).rowcount:
         raise UnknownExample(f"there is no example {example.id!r} to replace: send it first")
-    _logged(connection, "replace", client, [example.id])
+    _logged(connection, "replace", [(client, example.id)])
 
 
 def remove(connection: Connection, client: str, id: str) -> None:
     if not connection.execute(delete(examples).where(_at(client, id))).rowcount:
         raise UnknownExample(f"there is no example {id!r} to remove")
-    _logged(connection, "remove", client, [id])
+    _logged(connection, "remove", [(client, id)])
 
 
 def page(connection: Connection, client: str, after: str = "", limit: int = 100) -> list[Example]:
@@ -204,10 +250,11 @@ def _taken(connection: Connection, client: str, ids: list[str]) -> Iterable[str]
         ).scalars()
 
 
-def _logged(connection: Connection, kind: str, client: str, ids: Sequence[str | None]) -> None:
+def _logged(connection: Connection, kind: str, what: Sequence[tuple[str, str | None]]) -> None:
+    """The next numbers for what happened to these clients' examples."""
     number = connection.execute(
-        update(head).values(sequence=head.c.sequence + len(ids)).returning(head.c.sequence)
+        update(head).values(sequence=head.c.sequence + len(what)).returning(head.c.sequence)
     ).scalar_one()
-    first = number - len(ids) + 1
-    rows = [{"sequence": first + k, "kind": kind, "client": client, "example": id} for k, id in enumerate(ids)]
+    first = number - len(what) + 1
+    rows = [{"sequence": first + k, "kind": kind, "client": c, "example": id} for k, (c, id) in enumerate(what)]
     connection.execute(log.insert(), rows)

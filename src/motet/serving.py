@@ -77,6 +77,8 @@ def publishing(path: Path) -> Iterator[None]:
         while not ending.is_set():
             process = subprocess.Popen([sys.executable, "-m", "motet.publisher", str(path)], stdin=subprocess.PIPE)
             running[:] = [process]
+            if ending.is_set() and process.stdin is not None:  # told to end while it began
+                process.stdin.close()
             code = process.wait()
             if not ending.is_set():
                 LOG.error("the publisher ended with code %d and is begun again", code)

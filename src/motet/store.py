@@ -118,17 +118,8 @@ class Store:
 
     def each(self, commands: Sequence[Callable[[Connection], T]]) -> list[T | Exception]:
         """Many commands in one transaction; one that is refused undoes itself and nothing else."""
-        done: list[T | Exception] = []
         with self.transaction() as connection:
-            for command in commands:
-                try:
-                    with connection.begin_nested():
-                        done.append(command(connection))
-                except Exception as error:  # whoever asked gets it
-                    if isinstance(error, DBAPIError) and error.connection_invalidated:
-                        raise
-                    done.append(error)
-        return done
+            return [attempt(connection, command) for command in commands]
 
     def scrub(self) -> bool:
         """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages.
@@ -139,6 +130,17 @@ class Store:
             return True
         with self.engine.connect() as connection:
             return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
+
+
+def attempt(connection: Connection, command: Callable[[Connection], T]) -> T | Exception:
+    """A command's result, or its refusal with all that it did undone."""
+    try:
+        with connection.begin_nested():
+            return command(connection)
+    except Exception as error:  # whoever asked gets it
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        return error
 
 
 def _opened(url: str) -> Engine:

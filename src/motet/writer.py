@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import Busy
+from motet.records import apply
 from motet.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
@@ -73,7 +74,9 @@ class Writer:
         # Whoever went away before it began has nothing done; from here on nobody can.
         taken = [one for one in taken if one[2].set_running_or_notify_cancel()]
         try:
-            *results, _ = self._store.each([*(command for command, _, _ in taken), self._before_commit])
+            with self._store.transaction() as connection:
+                results = apply(connection, [command for command, _, _ in taken])
+                self._reached("before commit")
             self._reached("after commit")
             self._unscrubbed = self._unscrubbed or any(scrub for _, scrub, _ in taken)
             if self._unscrubbed:  # where somebody read for too long, the next write tries again
@@ -85,6 +88,3 @@ class Writer:
                 future.set_exception(result)
             else:
                 future.set_result(result)
-
-    def _before_commit(self, _: Connection) -> None:
-        self._reached("before commit")
