@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
@@ -16,12 +17,12 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from motet import records
+from motet import publications, records
 from motet.access import Me, Served
 from motet.errors import Busy, MotetError, NotAllowed
 from motet.metrics import TYPE, Metrics
 from motet.service import Service
-from motet.store import put
+from motet.store import setting
 from motet.study import Study
 from motet.summary import interface_page
 from motet.summary import page as summary_page
@@ -206,14 +207,16 @@ async def release_now(service: Served) -> dict[str, int]:
     """Ask the publisher for a release, and wait for it; where releases come by the clock alone it is refused."""
     if service.study.release.policy == "private":
         raise NotAllowed("private releases come by the clock alone, so that none of them says that something happened")
-    before = service.version
-    await service.write(partial(put, key="wanted", value="yes"))
-    with suppress(TimeoutError):
-        async with asyncio.timeout(RELEASE_WITHIN), service.changed:
-            await service.changed.wait_for(lambda: service.current is not None and service.current.version > before)
-    if service.current is None or service.current.version <= before:
-        raise Busy("the publisher has not answered: look at its log, and try again")
-    return {"version": service.current.version}
+    sequence, before = await service.write(publications.want)
+    deadline = time.monotonic() + RELEASE_WITHIN
+    while time.monotonic() < deadline:
+        await service.look()
+        if service.current and service.current.version > before and service.current.sequence >= sequence:
+            return {"version": service.current.version}
+        if reason := await service.read(partial(setting, key="refused")):
+            raise NotAllowed(f"no release: {reason}")
+        await asyncio.sleep(0.1)
+    raise Busy("the publisher has not answered: look at its log, and try again")
 
 
 def examples(study: Study) -> list[tuple[str, str, Any]]:

@@ -13,8 +13,8 @@ import numpy as np
 from sqlalchemy import Connection, func, select, update
 
 from motet.ledger import Ledger, Whole
+from motet.store import head, put, releases, taken
 from motet.store import ledger as ledger_table
-from motet.store import releases, taken
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ def spent(connection: Connection, planned: Ledger) -> Ledger:
         rows = connection.execute(select(taken.c.client, taken.c.releases))
         counts = {row.client: row.releases for row in rows}
     return replace(planned, spent=made, taken=counts)
+
+
+def want(connection: Connection) -> tuple[int, int]:
+    """Ask the publisher for a release: the log's newest number, which it must have, and the version before it."""
+    put(connection, "wanted", "yes")
+    put(connection, "refused", "")
+    return connection.execute(select(head.c.sequence)).scalar_one(), latest_version(connection)
 
 
 def publish(connection: Connection, new: Published, noisy: Whole | None = None) -> None:

@@ -1,0 +1,219 @@
+"""The real program in processes of its own, on a free port; whatever waits here polls, and has a deadline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from motet import Client
+from tests.scenarios import launcher
+
+OPERATOR = "the-operators-token"
+START, END = 90.0, 40.0  # seconds; a busy machine imports slowly
+_forks = get_context("forkserver")
+_forks.set_forkserver_preload(["tests.scenarios.launcher"])
+
+
+def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """What the condition gives as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+def write_study(folder: Path, body: str) -> Path:
+    """A study file on a free port, with no limit to the rate of requests."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = folder / "study.toml"
+    path.write_text(f'[study]\nname = "Scenario"\n{body}\n[server]\nport = {port}\nrate = 1e6\n', encoding="utf-8")
+    return path
+
+
+class Place:
+    """A study's files and address, whichever processes serve it."""
+
+    def __init__(self, study: Path) -> None:
+        self.study = study
+        port = study.read_text(encoding="utf-8").split("port = ")[1].split()[0]
+        self.url = f"http://127.0.0.1:{port}"
+
+    def client(self, token: str = "") -> Client:
+        """One that waits for a server that is away, and looks often whether it is back."""
+        return Client(self.url, token, retries=4000, sleep=lambda seconds: time.sleep(min(seconds, 0.03)))
+
+    def operator(self) -> Client:
+        return self.client(OPERATOR)
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def on_disk(self, value: bytes) -> bool:
+        """Whether a file of the database has these bytes, its log included."""
+        return any(value in path.read_bytes() for path in self.study.parent.glob("study.db*"))
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self.study.with_suffix(".db"), timeout=10) as database:
+            found = database.execute(query).fetchall()
+        database.close()
+        return found
+
+    def log(self) -> str:
+        return self.study.with_suffix(".log").read_text(encoding="utf-8")
+
+
+class Program(Place):
+    """``motet serve`` as people run it, with the publisher that it begins."""
+
+    def __init__(self, study: Path) -> None:
+        super().__init__(study)
+        self.start()
+
+    def start(self) -> None:
+        environment = os.environ | {"MOTET_OPERATOR_TOKEN": OPERATOR, "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "motet", "serve", str(self.study)]
+        with self.study.with_suffix(".log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        poll(self._started, START, f"{self.url}/readyz")
+
+    def _started(self) -> bool:
+        assert self.process.poll() is None, self.log()
+        return self.ready()
+
+    @property
+    def publisher(self) -> int:
+        """The publisher's process, once it runs."""
+        found: list[int] = poll(lambda: children(self.process.pid), START, "a publisher")
+        return found[0]
+
+    def kill(self) -> None:
+        """kill -9 of the server; its publisher ends by itself."""
+        publisher = self.publisher
+        self.process.kill()
+        self.process.wait(END)
+        poll(lambda: not is_running(publisher), END, "the publisher ends with its server")
+
+    def kill_publisher(self) -> None:
+        """kill -9 of the publisher alone; the server begins another."""
+        publisher = self.publisher
+        os.kill(publisher, signal.SIGKILL)
+        poll(lambda: children(self.process.pid) not in ([], [publisher]), START, "another publisher")
+
+    def end(self) -> None:
+        publisher = self.publisher
+        self.process.terminate()
+        assert self.process.wait(END) == 0, self.log()
+        assert not is_running(publisher)
+
+
+@contextmanager
+def program(study: Path) -> Iterator[Program]:
+    """Served until the end, and then nothing of it is left."""
+    running = Program(study)
+    try:
+        yield running
+        running.end()
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait(END)
+
+
+class Parts(Place):
+    """Server and publisher apart, forked from a process that has imported them, so that many restarts are quick.
+
+    Each part may be told to kill itself at the n-th arrival at a named point.
+    """
+
+    def __init__(self, study: Path) -> None:
+        super().__init__(study)
+        self._parts: dict[str, BaseProcess] = {}
+        for name in ("server", "publisher"):
+            self.start(name)
+
+    def start(self, name: str, point: str = "", arrivals: int = 1) -> None:
+        target = {"server": launcher.server, "publisher": launcher.publisher}[name]
+        log = self.study.with_suffix(".log")
+        part = _forks.Process(target=target, args=(self.study, log, OPERATOR, point, arrivals), daemon=True)
+        part.start()
+        self._parts[name] = part
+        if name == "server" and not point:
+            poll(self._started, START, f"{self.url}/readyz")
+
+    def _started(self) -> bool:
+        assert self._parts["server"].is_alive(), self.log()
+        return self.ready()
+
+    def kill(self, name: str) -> None:
+        pid = self._parts[name].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        self.fell(name)
+
+    def fell(self, name: str) -> None:
+        """Wait until a part was killed, by us or by itself, and begin it again."""
+        part = self._parts[name]
+        part.join(END)
+        assert part.exitcode == -signal.SIGKILL, self.log()
+        self.start(name)
+
+    def fall(self, name: str, point: str, arrivals: int) -> None:
+        """The same part again, which kills itself at a point, and then without that."""
+        self.kill_for_good(name)
+        self.start(name, point, arrivals)
+        self.fell(name)
+
+    def kill_for_good(self, name: str) -> None:
+        self._parts[name].kill()
+        self._parts[name].join(END)
+
+    def end(self) -> None:
+        for part in self._parts.values():
+            part.kill()
+            part.join(END)
+
+
+@contextmanager
+def parts(study: Path) -> Iterator[Parts]:
+    running = Parts(study)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def is_running(pid: int) -> bool:
+    return _stat(pid)[0] not in ("Z", "X", "")
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process began and that still run."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [child for child in pids if _stat(child)[1] == str(pid) and is_running(child)]
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    """State and parent of a process; empty where there is none."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return "", ""
+    return state, parent

@@ -1,0 +1,69 @@
+"""The server and the publisher of a study, each in a process that kills itself where it is told to.
+
+What runs is the program's own; only the arrival at a point, and the end, are the test's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from motet.logs import log_to_stderr
+from motet.publisher import TICK, Publisher, pin
+from motet.records import hashed
+from motet.server import create_app
+from motet.service import Service
+from motet.store import Store
+from motet.study import Study
+from motet.writer import Writer
+
+
+def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:
+    study, store = _opened(study_file, log)
+    reached = killing(point, arrivals)
+
+    def make_service() -> Service:
+        service = Service(study, store, hashed(operator))
+        service.writer.close()
+        service.writer = Writer(store, reached=reached)
+        return service
+
+    app = create_app(study, make_service)
+    uvicorn.run(app, host=study.server.host, port=study.server.port, log_config=None, access_log=False)
+
+
+def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) -> None:
+    study, store = _opened(study_file, log)
+    running = Publisher(store, study, reached=killing(point, arrivals))
+    while True:
+        running.tick()
+        time.sleep(TICK)
+
+
+def killing(point: str, arrivals: int) -> Callable[[str], None]:
+    """kill -9 of this process at the n-th arrival at a point."""
+    left = [arrivals]
+
+    def reached(here: str) -> None:
+        if here == point:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return reached
+
+
+def _opened(study_file: Path, log: Path) -> tuple[Study, Store]:
+    with log.open("ab") as lines:
+        for stream in (1, 2):
+            os.dup2(lines.fileno(), stream)
+    log_to_stderr()
+    study = Study.load(study_file)
+    store = Store(study.store_url)
+    pin(store, study, now=time.time())
+    return study, store
