@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeAlias
@@ -19,6 +20,7 @@ from motet.records import apply
 from motet.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
+LINGER = 0.005  # seconds that a commit waits for more, where there was more last time: fewer, fuller ones
 DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together
 
 
@@ -58,14 +60,18 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
+        several = False
         while (first := self._queue.get()) is not None:
             taken, last = [first], False
-            while len(taken) < BATCH and not self._queue.empty():
-                more = self._queue.get_nowait()
-                if more is None:
-                    last = True
+            until = time.monotonic() + (LINGER if several else 0.0)
+            while len(taken) < BATCH and not last:
+                try:
+                    more = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                except queue.Empty:
                     break
-                taken.append(more)
+                last = more is None
+                taken += [] if more is None else [more]
+            several = len(taken) > 1
             self._write(taken)
             if last:
                 return
