@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def enrolled(store: Store, *names: str) -> list[records.Enrolled]:
     with store.transaction() as c:
         return records.enrol(c, names)
+
+
+def applied(store: Store, commands: Sequence[Callable[[Connection], object]]) -> list[object]:
+    with store.transaction() as c:
+        return records.apply(c, commands)
 
 
 def example(id: str, y: float = 1.0) -> Example:
@@ -58,13 +63,14 @@ def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
 
 def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
     ann, bob = enrolled(store, "ann", "bob")
-    done = store.each(
+    done = applied(
+        store,
         [
             lambda c: records.add(c, ann.id, [example("1")], limit=2),
             lambda c: records.add(c, bob.id, [example(str(k)) for k in range(3)], limit=2),
             lambda c: records.add(c, "nobody", [example("1")], limit=2),
             lambda c: records.add(c, bob.id, [example("1")], limit=2),
-        ]
+        ],
     )
     assert [type(result) is Added for result in done] == [True, False, False, True]
     assert isinstance(done[1], TooMany)
@@ -136,7 +142,7 @@ def test_the_log_tells_all_that_happened_in_order(
             "remove": partial(records.remove, client=client, id=id),
             "forget": partial(records.forget, client=client),
         }
-        (done,) = store.each([actions[kind]])
+        (done,) = applied(store, [actions[kind]])
         if isinstance(done, Exception):
             continue
         if kind == "add" and (client, id) not in used:

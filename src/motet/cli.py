@@ -82,16 +82,8 @@ def reproduce(
         write = _report_writer()
         catalogue = music.artists(artists)
         console = Console(stderr=as_json)
-        columns = (
-            TextColumn("Learning"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("points"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console, transient=True) as progress:
-            bar = progress.add_task("", total=len(ALPHAS) * len(LAMS))
-            found = run(catalogue, users, examples, seed, lambda: progress.advance(bar))
+        with progress_bar(console, "points", len(ALPHAS) * len(LAMS)) as advance:
+            found = run(catalogue, users, examples, seed, advance)
         written = write(found, out)
     results = found.to_dict()
     if as_json:

@@ -129,7 +129,7 @@ class Disclosed:
             kernel = self.model.reading(individual)
             check_dimension(kernel, X.shape[1])
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
-            return self.replaced(own, Own(own.X[:0], own.y[:0], own.noise[:0]), kernel)
+            return self.replaced(own, own.nothing, kernel)
         extension, F = self._extended(own.X)
         V = own.covariance(self.shift(kernel), self.model.lam)
         R = own.inverse(V, kernel)
@@ -140,6 +140,11 @@ class Disclosed:
         if coefficients.release != self.digest:
             raise StaleRelease(f"these coefficients are of another release than {self.version}: fetch both again")
         return self.replaced(coefficients.own, coefficients.released, coefficients.kernel)
+
+    def coefficients(self, own: Own, released: Own | None, kernel: Kernel) -> Coefficients:
+        """What an active client is given of its own, where the release has ``released`` of it; see ``replaced``."""
+        a = self.replaced(own, released, kernel).a
+        return Coefficients(self.digest, own.X, own.y, own.noise, a, kernel, released)
 
     def replaced(self, own: Own, released: Own | None, kernel: Kernel) -> Estimate:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""

@@ -139,13 +139,12 @@ class Engine:
         kernel = self._kernels[self._kernel_of.get(task, 0)]
         number = self._examples.number(task)
         if release.policy == "private":  # its clipped part stays in: it is smaller than the noise
-            released: Own | None = Own(own.X[:0], own.y[:0], own.noise[:0])
+            released: Own | None = own.nothing
         elif self._last is None or release.digest != self._last.release.digest:
             raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
         else:
             released = self._released(self._last, number) if self._examples.changes[number] else None
-        estimate = release.replaced(own, released, kernel)
-        return Coefficients(release.digest, own.X, own.y, own.noise, estimate.a, kernel, released)
+        return release.coefficients(own, released, kernel)
 
     def _released(self, last: Fold, number: int) -> Own:
         """A task's examples as the latest release has them."""

@@ -14,9 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 
-import numpy as np
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -25,7 +23,7 @@ from motet.engine import Engine
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
 from motet.ledger import Noise, Whole, opendp_noise
 from motet.logs import log_to_stderr
-from motet.private import Mechanism, release
+from motet.private import release
 from motet.publications import Published
 from motet.store import Store, examples, put, releases, setting
 from motet.study import Study
@@ -63,13 +61,6 @@ class Publisher:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
         self._engine, self._sequence = Engine(study.model), 0
 
-    @cached_property
-    def _mechanism(self) -> Mechanism:
-        found = self._study.mechanism()
-        if found is None:
-            raise InvalidStore("an exact study has no private mechanism")
-        return found
-
     def tick(self) -> int | None:
         """The version of the release that was due, if one was and the budget allows it."""
         with self._store.snapshot() as connection:
@@ -97,9 +88,8 @@ class Publisher:
                 self._engine.forget(client)
         rows = connection.execute(select(examples).where(examples.c.client.in_(who)).order_by(examples.c.client)).all()
         if rows:
-            X = records.from_bytes(self._study.model, [row.x for row in rows])
-            y, noise = np.array([(row.y, row.noise) for row in rows]).T
-            self._engine.learn_many([row.client for row in rows], X, y, noise)
+            known = records.triples(rows, self._study.model, self._study.dimension)
+            self._engine.learn_many([row.client for row in rows], *known)
 
     def _release(self, now: float, following: float, wanted: bool) -> int | None:
         with self._store.snapshot() as connection:
@@ -128,14 +118,14 @@ class Publisher:
 
     def _made(self, version: int) -> tuple[bytes, Whole | None, float | None, list[str]]:
         """The bytes, and of a private release its noisy sum, scale and, where they pay each, clients."""
-        planned = self._study.ledger()
-        if planned is None:
+        planned, mechanism = self._study.ledger(), self._study.mechanism()
+        if planned is None or mechanism is None:
             if version > 1 and not self._engine.tasks:
                 self._open()
             return replace(self._engine.disclose(), version=version).to_bytes(), None, None, []
         with self._store.snapshot() as connection:
             ledger, earlier = publications.spent(connection, planned), publications.noisy_sums(connection)
-        made = release(self._engine, self._mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
+        made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         paying = [c for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
         return made.disclosed.to_bytes(), made.noisy, ledger.scale, [str(client) for client in paying]
 

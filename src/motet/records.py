@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,13 @@ def from_bytes(model: Model, kept: Sequence[bytes]) -> Array:
     """The inputs' rows."""
     table = np.frombuffer(b"".join(kept), dtype="<f8").reshape(len(kept), -1)
     return table if model.catalogue is None else model.catalogue.rows[table[:, 0].astype(np.intp)]
+
+
+def triples(kept: Sequence[Any], model: Model, dimension: int) -> tuple[Array, Array, Array]:
+    """Inputs, outputs and noise of examples, or of rows of their table."""
+    X = from_bytes(model, [example.x for example in kept]) if kept else np.empty((0, dimension))
+    y, noise = np.array([(example.y, example.noise) for example in kept]).reshape(-1, 2).T
+    return X, y, noise
 
 
 # --- clients ---
@@ -163,22 +171,16 @@ class Addition:
 
 def apply(connection: Connection, commands: Sequence[Callable[[Connection], Any]]) -> list[Any]:
     """The results of many commands, or their refusals; additions go first, and together where nothing is amiss."""
-    done: list[Any] = [None] * len(commands)
-    adding = [k for k, command in enumerate(commands) if isinstance(command, Addition)]
-    together = attempt(connection, lambda c: _add_all(c, [commands[k] for k in adding]))  # type: ignore[misc]
-    if not isinstance(together, Exception):
-        for k, result in zip(adding, together):
-            done[k] = result
-    rest = [k for k, result in enumerate(done) if result is None]
-    for k in rest:
-        done[k] = attempt(connection, commands[k])
-    return done
+    additions = [command for command in commands if isinstance(command, Addition)]
+    together = attempt(connection, partial(_add_all, additions=additions)) if additions else []
+    if isinstance(together, Exception):
+        return [attempt(connection, command) for command in commands]
+    added = iter(together)
+    return [next(added) if isinstance(command, Addition) else attempt(connection, command) for command in commands]
 
 
 def _add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
     """All of them in a few statements; raises where one is a duplicate, too many or a stranger's."""
-    if not additions:
-        return []
     _lock(connection)
     who = {addition.client for addition in additions}
     counted = select(examples.c.client, func.count()).where(examples.c.client.in_(who)).group_by(examples.c.client)

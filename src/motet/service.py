@@ -40,9 +40,11 @@ MANY = 100_000  # clients that are remembered
 class Service:
     """One study as a running server has it."""
 
-    def __init__(self, study: Study, store: Store, operator: str, *, clock: Callable[[], float] = time.time) -> None:
-        self.study, self.store, self.clock = study, store, clock
-        self.writer = Writer(store)
+    def __init__(
+        self, study: Study, store: Store, operator: str, *, reached: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.study, self.store = study, store
+        self.writer = Writer(store, reached=reached)
         self._operator = operator  # hashed
         self._rates: dict[str, tuple[float, float]] = {}
         self._tokens: dict[str, tuple[str, float]] = {}  # hashed
@@ -143,15 +145,14 @@ class Service:
         assert disclosed is not None
         own, released = await self.read(partial(self._own, client=client, current=current))
         kernel = self.study.model.individual
-        estimate = await run_in_threadpool(disclosed.replaced, own, released, kernel)
-        return Coefficients(disclosed.digest, own.X, own.y, own.noise, estimate.a, kernel, released)
+        return await run_in_threadpool(disclosed.coefficients, own, released, kernel)
 
     def _own(self, connection: Connection, client: str, current: Published) -> tuple[Own, Own | None]:
         """The client's examples, and those that the release has of it, where that is not the same."""
         held = records.page(connection, client, limit=self.study.limits.examples_per_client)
         own = self._folded(held)
-        if self.study.release.policy == "private":  # its clipped part stays in
-            return own, Own(own.X[:0], own.y[:0], own.noise[:0])
+        if self.study.private:  # its clipped part stays in
+            return own, own.nothing
         since = records.events_since(connection, client, current.sequence)
         if any(kind != "add" for kind, _ in since):
             raise StaleRelease("you changed or removed examples since this release: ask again after the next one")
@@ -159,13 +160,7 @@ class Service:
         return own, self._folded([e for e in held if e.id not in new]) if new else None
 
     def _folded(self, held: list[records.Example]) -> Own:
-        model = self.study.model
-        if not held:
-            p = self.disclosed.landmarks.shape[1] if self.disclosed else 1
-            return Own.of(model.rows([], p), *(model.rows([], 1)[:, 0],) * 2)
-        X = records.from_bytes(model, [e.x for e in held])
-        columns = ([e.y for e in held], [e.noise for e in held])
-        return Own.of(X, *(model.rows([[v] for v in column])[:, 0] for column in columns))
+        return Own.of(*records.triples(held, self.study.model, self.study.dimension))
 
     # --- the store ---
 

@@ -25,7 +25,6 @@ from motet.store import Store, put, setting
 from motet.study import Study
 
 LOG = logging.getLogger("motet")
-SWITCH = 1e-4  # seconds: the writer asks for the interpreter at every statement, and should not wait long for it
 
 
 def serve(
@@ -35,7 +34,6 @@ def serve(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the publisher is ended too
     study = Study.load(path)
     log_to_stderr()
-    sys.setswitchinterval(SWITCH)
     store = Store(study.store_url)
     pin(store, study, now=time.time())
     operator = operator_token(store, show)

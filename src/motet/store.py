@@ -116,11 +116,6 @@ class Store:
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
-    def each(self, commands: Sequence[Callable[[Connection], T]]) -> list[T | Exception]:
-        """Many commands in one transaction; one that is refused undoes itself and nothing else."""
-        with self.transaction() as connection:
-            return [attempt(connection, command) for command in commands]
-
     def scrub(self) -> bool:
         """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages.
 

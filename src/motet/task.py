@@ -208,6 +208,11 @@ class Own:
     y: Array
     noise: Array
 
+    @property
+    def nothing(self) -> Own:
+        """The same task without any example."""
+        return Own(self.X[:0], self.y[:0], self.noise[:0])
+
     def covariance(self, shift: Shift, lam: float) -> Array:
         """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
         return with_diagonal(shift.gram(self.X), lam * self.noise)

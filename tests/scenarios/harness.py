@@ -22,6 +22,16 @@ from motet import Client
 from tests.scenarios import launcher
 
 OPERATOR = "the-operators-token"
+CURVES = """
+[model]
+alpha = 0.5
+lam = 0.1
+sigma2 = 1.0
+common = { kernel = "rbf", length_scale = 0.5 }
+individual = { kernel = "dot_product", sigma_0 = 1.0 }
+[inputs]
+dimension = 1
+"""
 START, END = 90.0, 40.0  # seconds; a busy machine imports slowly
 _forks = get_context("forkserver")
 _forks.set_forkserver_preload(["tests.scenarios.launcher"])

@@ -20,20 +20,11 @@ from motet.server import create_app
 from motet.service import Service
 from motet.store import Store
 from motet.study import Study
-from motet.writer import Writer
 
 
 def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
-    reached = killing(point, arrivals)
-
-    def make_service() -> Service:
-        service = Service(study, store, hashed(operator))
-        service.writer.close()
-        service.writer = Writer(store, reached=reached)
-        return service
-
-    app = create_app(study, make_service)
+    app = create_app(study, lambda: Service(study, store, hashed(operator), reached=killing(point, arrivals)))
     uvicorn.run(app, host=study.server.host, port=study.server.port, log_config=None, access_log=False)
 
 

@@ -19,7 +19,7 @@ from motet.errors import NotAllowed, NotReleased, Unauthorized
 from motet.kernels import from_spec, to_spec
 from motet.study import Study
 from tests.oracles import Array, KernelFunction, Problem, direct
-from tests.scenarios.harness import OPERATOR, Program, poll, program, write_study
+from tests.scenarios.harness import CURVES, OPERATOR, Program, poll, program, write_study
 
 NAMES = ("ann", "bob", "cem", "dora", "eve")
 EACH = 14  # examples of a client
@@ -46,18 +46,10 @@ rank = 6
 """
 EXACT = '[release]\npolicy = "exact"\nevery = "1d"\n'
 ITEMS = 12
-PRIVATE = """
-[model]
-alpha = 0.5
-lam = 0.1
-sigma2 = 1.0
-common = { kernel = "rbf", length_scale = 0.5 }
-individual = { kernel = "dot_product", sigma_0 = 1.0 }
-[inputs]
-dimension = 1
+PRIVATE = f"""{CURVES}
 [basis]
 kind = "landmarks"
-grid = { from = 0.0, to = 1.0, count = 5 }
+grid = {{ from = 0.0, to = 1.0, count = 5 }}
 [limits]
 y = [-10.0, 10.0]
 [release]

@@ -10,7 +10,7 @@ import numpy as np
 
 from motet import Disclosed, Engine
 from motet.study import Study
-from tests.scenarios.harness import Parts, Place, parts, poll, program, write_study
+from tests.scenarios.harness import CURVES, Parts, Place, parts, poll, program, write_study
 from tests.scenarios.load import Sender, Watcher, load
 
 NAMES = ("ann", "bob", "cem", "dora")
@@ -19,20 +19,13 @@ BASIS = """
 kind = "landmarks"
 grid = { from = 0.0, to = 1.0, count = 4 }
 """
-STUDY = """
-[model]
-alpha = 0.5
-lam = 0.1
-sigma2 = 1.0
-common = { kernel = "rbf", length_scale = 0.5 }
-individual = { kernel = "dot_product", sigma_0 = 1.0 }
-[inputs]
-dimension = 1
+LIMITS = """
 bounds = [0.0, 1.0]
 [limits]
 y = [-10.0, 10.0]
 examples_per_client = 2000
 """
+STUDY = CURVES + LIMITS
 GROWING = STUDY + '[release]\npolicy = "exact"\nevery = "1d"\n'
 EXACT = STUDY + BASIS + '[release]\npolicy = "exact"\nevery = "1s"\n'
 BUDGET = 9
