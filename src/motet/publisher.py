@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
 
 from motet import publications, records
@@ -25,7 +25,7 @@ from motet.ledger import Noise, Whole, opendp_noise
 from motet.logs import log_to_stderr
 from motet.private import release
 from motet.publications import Published
-from motet.store import Store, examples, put, releases, setting
+from motet.store import Store, put, releases, setting
 from motet.study import Study
 
 LOG = logging.getLogger("motet.publisher")
@@ -86,7 +86,7 @@ class Publisher:
         for client in who:
             with suppress(UnknownTask):
                 self._engine.forget(client)
-        rows = connection.execute(select(examples).where(examples.c.client.in_(who)).order_by(examples.c.client)).all()
+        rows = records.of_many(connection, who)
         if rows:
             known = records.triples(rows, self._study.model, self._study.dimension)
             self._engine.learn_many([row.client for row in rows], *known)

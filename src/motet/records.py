@@ -6,15 +6,16 @@ the log in that transaction, so that numbers are in the order of commits.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, select, update
+from sqlalchemy import Connection, Row, RowMapping, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from motet.arrays import Array
@@ -23,6 +24,16 @@ from motet.model import Model
 from motet.store import attempt, clients, examples, head, log
 
 MANY = 500  # ids asked for at once
+PRESENT = examples.c.x.is_not(None)  # not removed
+# What every addition does, built once.
+INSERTING, LOGGING = examples.insert(), log.insert()
+NUMBERING = update(head).values(sequence=head.c.sequence + bindparam("many")).returning(head.c.sequence)
+COUNTING = (
+    update(clients)
+    .where(clients.c.id.in_(bindparam("who", expanding=True)))
+    .values(count=clients.c.count + bindparam("more"))
+    .returning(clients.c.id, clients.c.count)
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ def enrol(connection: Connection, names: Sequence[str]) -> list[Enrolled]:
     if not names or len(set(names)) < len(names) or not all(names):
         raise InvalidData("expected a list of names, each once and none empty")
     new = [Enrolled(secrets.token_hex(8), name, secrets.token_urlsafe(32)) for name in names]
-    rows = [{"id": c.id, "name": c.name, "token": hashed(c.token), "revoked": False} for c in new]
+    rows = [{"id": c.id, "name": c.name, "token": hashed(c.token), "revoked": False, "count": 0} for c in new]
     try:
         connection.execute(clients.insert(), rows)
     except IntegrityError:
@@ -99,8 +110,7 @@ def client_of(connection: Connection, token: str) -> str | None:
 
 def listed(connection: Connection, after: str = "", limit: int = 1000) -> list[RowMapping]:
     """Clients by name, with how many examples each has: for the operator."""
-    count = select(func.count()).where(examples.c.client == clients.c.id).scalar_subquery()
-    chosen = select(clients.c.id, clients.c.name, clients.c.revoked, count.label("examples"))
+    chosen = select(clients.c.id, clients.c.name, clients.c.revoked, clients.c.count.label("examples"))
     return list(
         connection.execute(chosen.where(clients.c.name > after).order_by(clients.c.name).limit(limit)).mappings()
     )
@@ -108,8 +118,9 @@ def listed(connection: Connection, after: str = "", limit: int = 1000) -> list[R
 
 def about(connection: Connection, client: str) -> dict[str, Any]:
     """What a client may know of itself."""
-    name = connection.execute(select(clients.c.name).where(clients.c.id == client)).scalar()
-    return {"name": name, "count": _count(connection, client)}
+    found = connection.execute(select(clients.c.name, clients.c.count).where(clients.c.id == client)).mappings().first()
+    _must(found, client)
+    return dict(found or {})
 
 
 def rotate(connection: Connection, client: str) -> str:
@@ -127,13 +138,15 @@ def revoke(connection: Connection, client: str) -> None:
 
 def forget(connection: Connection, client: str) -> int:
     """Everything of a client but its random id in the log; tells how many examples went."""
-    gone = connection.execute(delete(examples).where(examples.c.client == client)).rowcount
-    _must(connection.execute(delete(clients).where(clients.c.id == client)).rowcount, client)
-    _logged(connection, "forget", [(client, None)])
+    number = _numbers(connection, 1)
+    gone: int = about(connection, client)["count"]
+    connection.execute(delete(examples).where(examples.c.client == client))
+    connection.execute(delete(clients).where(clients.c.id == client))
+    connection.execute(log.insert().values(sequence=number, kind="forget", client=client))
     return gone
 
 
-def _must(found: int, client: str) -> None:
+def _must(found: Any, client: str) -> None:
     if not found:
         raise UnknownTask(f"no client {client!r} is enrolled")
 
@@ -141,81 +154,105 @@ def _must(found: int, client: str) -> None:
 # --- a client's examples ---
 
 
-def add(connection: Connection, client: str, new: Sequence[Example], *, limit: int) -> Added:
-    """Take examples; one whose id was ever taken, also if removed since, is a duplicate and changes nothing."""
-    _lock(connection)
-    held = _count(connection, client)
-    by_id = {example.id: example for example in reversed(new)}  # the first of an id counts
-    for id in _taken(connection, client, list(by_id)):
-        del by_id[id]
-    fresh = list(reversed(by_id.values()))
-    if held + len(fresh) > limit:
-        raise TooMany(f"a client may have {limit} examples: {held} are here and {len(fresh)} came; remove some first")
-    if fresh:
-        connection.execute(examples.insert(), [{"client": client, **vars(example)} for example in fresh])
-        _logged(connection, "add", [(client, example.id) for example in fresh])
-    return Added(len(fresh), len(new) - len(fresh), held + len(fresh))
-
-
 @dataclass(frozen=True)
 class Addition:
-    """Examples of one client to add, as a command."""
+    """Examples of one client to add, as a command; one whose id was ever taken is a duplicate and changes nothing."""
 
     client: str
     new: Sequence[Example]
-    limit: int
+    limit: int  # of examples that a client may have
 
     def __call__(self, connection: Connection) -> Added:
-        return add(connection, self.client, self.new, limit=self.limit)
+        _lock(connection)
+        by_id = {example.id: example for example in reversed(self.new)}  # the first of an id counts
+        for id in _taken(connection, self.client, list(by_id)):
+            del by_id[id]
+        fresh = list(reversed(by_id.values()))
+        if not fresh:
+            return Added(0, len(self.new), about(connection, self.client)["count"])
+        (done,) = _added(connection, [dataclasses.replace(self, new=fresh)])
+        return dataclasses.replace(done, duplicates=len(self.new) - len(fresh))
 
 
 def apply(connection: Connection, commands: Sequence[Callable[[Connection], Any]]) -> list[Any]:
-    """The results of many commands, or their refusals; additions go first, and together where nothing is amiss."""
+    """The results of many commands, or their refusals. Additions go first, together: one that is refused, or has a
+    duplicate, fails all of them, and then they are to be applied ``apart`` in another transaction."""
     additions = [command for command in commands if isinstance(command, Addition)]
-    together = attempt(connection, partial(_add_all, additions=additions)) if additions else []
-    if isinstance(together, Exception):
-        return [attempt(connection, command) for command in commands]
-    added = iter(together)
+    added = iter(_added(connection, additions) if additions else [])
     return [next(added) if isinstance(command, Addition) else attempt(connection, command) for command in commands]
 
 
-def _add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
-    """All of them in a few statements; raises where one is a duplicate, too many or a stranger's."""
-    _lock(connection)
-    who = {addition.client for addition in additions}
-    counted = select(examples.c.client, func.count()).where(examples.c.client.in_(who)).group_by(examples.c.client)
-    counts = dict.fromkeys(who, 0) | {row[0]: row[1] for row in connection.execute(counted)}
-    done = []
+def apart(connection: Connection, commands: Sequence[Callable[[Connection], Any]]) -> list[Any]:
+    """As ``apply``, each command for itself."""
+    return [attempt(connection, command) for command in commands]
+
+
+def _added(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
+    """All of them in a few statements; raises where an id was taken, a client is unknown or would have too many."""
+    first = _numbers(connection, len(additions))
+    totals = Counter[str]()
     for addition in additions:
-        counts[addition.client] += len(addition.new)
-        if counts[addition.client] > addition.limit:
-            raise TooMany("one of many has too many")
-        done.append(Added(len(addition.new), 0, counts[addition.client]))
-    rows = [{"client": a.client, **vars(example)} for a in additions for example in a.new]
-    connection.execute(examples.insert(), rows)
-    _logged(connection, "add", [(row["client"], row["id"]) for row in rows])
-    return done
+        totals[addition.client] += len(addition.new)
+    counts = _counted(connection, totals)
+    done = []
+    for addition in reversed(additions):
+        count, came = counts[addition.client], len(addition.new)
+        if count > addition.limit:
+            raise TooMany(
+                f"a client may have {addition.limit} examples: {count - came} are here and {came} came; "
+                "remove some first"
+            )
+        done.append(Added(came, 0, count))
+        counts[addition.client] -= came
+    numbered = list(enumerate(additions, start=first))
+    rows = [{"client": a.client, "sequence": k, **vars(example)} for k, a in numbered for example in a.new]
+    connection.execute(INSERTING, rows)
+    connection.execute(LOGGING, [{"sequence": k, "kind": "add", "client": a.client} for k, a in numbered])
+    return done[::-1]
+
+
+def _counted(connection: Connection, more: Mapping[str, int]) -> dict[str, int]:
+    """How many examples clients have when so many more came; in one statement where these are equally many."""
+    by_number: dict[int, list[str]] = {}
+    for client, number in more.items():
+        by_number.setdefault(number, []).append(client)
+    counts: dict[str, int] = {}
+    for number, who in by_number.items():
+        counts |= {row[0]: row[1] for row in connection.execute(COUNTING, {"who": who, "more": number})}
+    for client in more:
+        _must(client in counts, client)
+    return counts
 
 
 def replace(connection: Connection, client: str, example: Example) -> None:
     """Put another example in the place of one that is there."""
-    values = {"x": example.x, "y": example.y, "noise": example.noise}
-    if not connection.execute(update(examples).where(_at(client, example.id)).values(**values)).rowcount:
-        raise UnknownExample(f"there is no example {example.id!r} to replace: send it first")
-    _logged(connection, "replace", [(client, example.id)])
+    _alter(connection, "replace", client, example.id, {"x": example.x, "y": example.y, "noise": example.noise})
 
 
 def remove(connection: Connection, client: str, id: str) -> None:
-    if not connection.execute(delete(examples).where(_at(client, id))).rowcount:
-        raise UnknownExample(f"there is no example {id!r} to remove")
-    _logged(connection, "remove", [(client, id)])
+    _alter(connection, "remove", client, id, {"x": None, "y": None, "noise": None})
+    _counted(connection, {client: -1})
+
+
+def _alter(connection: Connection, kind: str, client: str, id: str, values: dict[str, Any]) -> None:
+    number = _numbers(connection, 1)
+    there = (examples.c.client == client) & (examples.c.id == id) & PRESENT
+    if not connection.execute(update(examples).where(there).values(sequence=number, **values)).rowcount:
+        raise UnknownExample(f"there is no example {id!r} to {kind}")
+    connection.execute(log.insert().values(sequence=number, kind=kind, client=client, example=id))
 
 
 def page(connection: Connection, client: str, after: str = "", limit: int = 100) -> list[Example]:
     """A client's own examples in the order of their ids."""
     chosen = select(examples.c.id, examples.c.x, examples.c.y, examples.c.noise).where(examples.c.client == client)
-    rows = connection.execute(chosen.where(examples.c.id > after).order_by(examples.c.id).limit(limit))
+    rows = connection.execute(chosen.where(PRESENT, examples.c.id > after).order_by(examples.c.id).limit(limit))
     return [Example(*row) for row in rows]
+
+
+def of_many(connection: Connection, who: Sequence[str]) -> Sequence[Row[Any]]:
+    """All examples of these clients, each client's together."""
+    chosen = select(examples).where(examples.c.client.in_(who), PRESENT)
+    return connection.execute(chosen.order_by(examples.c.client, examples.c.id)).all()
 
 
 def changed_since(connection: Connection, sequence: int) -> tuple[int, list[str]]:
@@ -225,14 +262,16 @@ def changed_since(connection: Connection, sequence: int) -> tuple[int, list[str]
     return newest, list(connection.execute(who.order_by(log.c.client)).scalars())
 
 
-def events_since(connection: Connection, client: str, sequence: int) -> list[tuple[str, str | None]]:
-    """What happened to a client's examples after a number of the log: kinds and ids."""
-    rows = select(log.c.kind, log.c.example).where(log.c.client == client, log.c.sequence > sequence)
-    return [(kind, id) for kind, id in connection.execute(rows.order_by(log.c.sequence))]
+def came_since(connection: Connection, client: str, sequence: int) -> set[str]:
+    """The ids of a client's examples that came after a number of the log."""
+    came = select(examples.c.id).where(examples.c.client == client, PRESENT, examples.c.sequence > sequence)
+    return set(connection.execute(came).scalars())
 
 
-def _at(client: str, id: str) -> ColumnElement[bool]:
-    return (examples.c.client == client) & (examples.c.id == id)
+def altered_since(connection: Connection, client: str, sequence: int) -> bool:
+    """Whether a client replaced or removed examples after a number of the log."""
+    altered = select(log.c.sequence).where(log.c.client == client, log.c.kind != "add", log.c.sequence > sequence)
+    return connection.execute(altered.limit(1)).scalar() is not None
 
 
 def _lock(connection: Connection) -> None:
@@ -240,23 +279,12 @@ def _lock(connection: Connection) -> None:
     connection.execute(select(head.c.sequence).with_for_update())
 
 
-def _count(connection: Connection, client: str) -> int:
-    return connection.execute(select(func.count()).where(examples.c.client == client)).scalar_one()
+def _numbers(connection: Connection, many: int) -> int:
+    """The first of so many next numbers of the log; holds the lock too."""
+    return int(connection.execute(NUMBERING, {"many": many}).scalar_one()) - many + 1
 
 
 def _taken(connection: Connection, client: str, ids: list[str]) -> Iterable[str]:
     for begin in range(0, len(ids), MANY):
-        some = log.c.example.in_(ids[begin : begin + MANY])
-        yield from connection.execute(
-            select(log.c.example).where(log.c.kind == "add", log.c.client == client, some)
-        ).scalars()
-
-
-def _logged(connection: Connection, kind: str, what: Sequence[tuple[str, str | None]]) -> None:
-    """The next numbers for what happened to these clients' examples."""
-    number = connection.execute(
-        update(head).values(sequence=head.c.sequence + len(what)).returning(head.c.sequence)
-    ).scalar_one()
-    first = number - len(what) + 1
-    rows = [{"sequence": first + k, "kind": kind, "client": c, "example": id} for k, (c, id) in enumerate(what)]
-    connection.execute(log.insert(), rows)
+        some = examples.c.id.in_(ids[begin : begin + MANY])
+        yield from connection.execute(select(examples.c.id).where(examples.c.client == client, some)).scalars()

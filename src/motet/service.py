@@ -153,10 +153,9 @@ class Service:
         own = self._folded(held)
         if self.study.private:  # its clipped part stays in
             return own, own.nothing
-        since = records.events_since(connection, client, current.sequence)
-        if any(kind != "add" for kind, _ in since):
+        if records.altered_since(connection, client, current.sequence):
             raise StaleRelease("you changed or removed examples since this release: ask again after the next one")
-        new = {id for _, id in since}
+        new = records.came_since(connection, client, current.sequence)
         return own, self._folded([e for e in held if e.id not in new]) if new else None
 
     def _folded(self, held: list[records.Example]) -> Own:

@@ -1,8 +1,8 @@
 """The database of a study: its tables, how they are opened, and transactions. SQLite or PostgreSQL.
 
-The database is the truth; whatever else runs is stateless. ``log`` says in commit order what happened to which
-example, without payloads, and is only appended to. Payloads are in ``examples`` alone and leave the disk with them.
-What is done to the tables is in ``motet.records``.
+The database is the truth; whatever else runs is stateless. ``log`` says in commit order what happened to whom, without
+payloads, and is only appended to. Payloads are in ``examples`` alone; removing one takes its payload off the disk and
+leaves its id, so that a late repetition counts as a duplicate. What is done to the tables is in ``motet.records``.
 """
 
 from __future__ import annotations
@@ -47,15 +47,18 @@ clients = Table(
     Column("name", String, nullable=False, unique=True),
     Column("token", String, nullable=False, unique=True),  # hashed
     Column("revoked", Boolean, nullable=False, default=False),
+    Column("count", Integer, nullable=False, default=0),  # of its examples
 )
 examples = Table(
     "examples",
     metadata,
     Column("client", ForeignKey("clients.id"), primary_key=True),
     Column("id", String, primary_key=True),
-    Column("x", LargeBinary, nullable=False),
-    Column("y", Float(53), nullable=False),
-    Column("noise", Float(53), nullable=False),
+    Column("sequence", Integer, nullable=False),  # of the log, when it came or was last changed
+    Column("x", LargeBinary),  # these three are null where it was removed
+    Column("y", Float(53)),
+    Column("noise", Float(53)),
+    sqlite_with_rowid=False,  # a client's examples lie together, and are written once
 )
 log = Table(
     "log",
@@ -63,11 +66,10 @@ log = Table(
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("kind", String, nullable=False),  # add, replace, remove, forget
     Column("client", String, nullable=False),
-    Column("example", String),
+    Column("example", String),  # null where it is about many: those that came have their number
 )
-# An id counts once and for all: those of removed examples stay as tombstones.
-_added = log.c.kind == "add"
-Index("once", log.c.client, log.c.example, unique=True, sqlite_where=_added, postgresql_where=_added)
+_altered = log.c.kind != "add"
+Index("altered", log.c.client, log.c.sequence, sqlite_where=_altered, postgresql_where=_altered)
 releases = Table(
     "releases",
     metadata,
@@ -141,7 +143,7 @@ def attempt(connection: Connection, command: Callable[[Connection], T]) -> T | E
 def _opened(url: str) -> Engine:
     try:
         parsed = make_url(url)
-        engine = create_engine(parsed, pool_pre_ping=True)
+        engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise InvalidStore(
             f"store.url: expected sqlite:///FILE or postgresql+psycopg://…, got {url!r}: {error}"
@@ -149,6 +151,8 @@ def _opened(url: str) -> Engine:
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise InvalidStore(f"store.url: expected SQLite or PostgreSQL, got {engine.dialect.name}")
     if engine.dialect.name == "sqlite":
+        # Python's driver lets other threads run before each row of an executemany: rows go many to a statement.
+        engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
     return engine

@@ -8,15 +8,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from motet.errors import Busy
-from motet.records import apply
+from motet.errors import Busy, MotetError
+from motet.records import apart, apply
 from motet.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
@@ -80,17 +80,32 @@ class Writer:
         # Whoever went away before it began has nothing done; from here on nobody can.
         taken = [one for one in taken if one[2].set_running_or_notify_cancel()]
         try:
-            with self._store.transaction() as connection:
-                results = apply(connection, [command for command, _, _ in taken])
-                self._reached("before commit")
+            results = commit(self._store, [command for command, _, _ in taken], reached=self._reached)
             self._reached("after commit")
             self._unscrubbed = self._unscrubbed or any(scrub for _, scrub, _ in taken)
             if self._unscrubbed:  # where somebody read for too long, the next write tries again
                 self._unscrubbed = not self._store.scrub()
         except SQLAlchemyError as error:
             results = [Busy(f"the database does not answer: {type(error).__name__}; try again")] * len(taken)
+        except Exception as error:  # whoever asked gets it, and the writer goes on
+            results = [error] * len(taken)
         for (_, _, future), result in zip(taken, results):
             if isinstance(result, Exception):
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+
+def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
+    """The results of many commands, or their refusals, in one transaction."""
+
+    def committed(way: Callable[[Connection, Sequence[Command]], list[Any]]) -> list[Any]:
+        with store.transaction() as connection:
+            results = way(connection, commands)
+            reached("before commit")
+        return results
+
+    try:
+        return committed(apply)
+    except (MotetError, IntegrityError):  # not all additions can be made together
+        return committed(apart)

@@ -1,0 +1,1 @@
+"""The commands of ``motet``, by who calls them; ``motet.cli`` puts them together."""
