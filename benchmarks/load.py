@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,15 +17,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from sqlalchemy import insert
 
 from benchmarks.measure import Row
 from motet import Client
-from motet.records import to_bytes
-from motet.store import Store, clients, examples
+from motet.records import enrol, to_bytes
+from motet.store import SQLITE, Store, examples
 from motet.study import Study
 
 CONNECTIONS, SECONDS, SENDERS = 16, 4.0, 200
+FLOODS = itertools.count()  # so that no id comes twice
 STUDY = """
 [study]
 name = "Load"
@@ -116,6 +118,7 @@ async def request(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], he
 async def flood(port: int, tokens: Sequence[str], rows: int, seconds: float) -> float:
     """Requests answered in a second, each with so many examples, by all connections together."""
     done, until = 0, time.perf_counter() + seconds
+    flooded = next(FLOODS)
 
     async def sender(k: int) -> None:
         nonlocal done
@@ -125,7 +128,7 @@ async def flood(port: int, tokens: Sequence[str], rows: int, seconds: float) -> 
                 break
             token = tokens[(k + CONNECTIONS * number) % len(tokens)]
             head = "POST /v1/examples HTTP/1.1\r\nContent-Type: application/json\r\n" + f"Authorization: Bearer {token}"
-            status = await request(streams, head, body(f"{k}-{number}-{seconds}", rows))
+            status = await request(streams, head, body(f"{flooded}-{k}-{number}", rows))
             if status != 200:
                 raise RuntimeError(f"the server answered {status}")
             done += 1
@@ -173,25 +176,26 @@ def batched_posts() -> list[Row]:
 
 
 def bare_rows_per_second() -> float:
-    """The same rows into the same tables, one commit for each hundred."""
+    """The same rows into the same table by the driver alone, one commit for each hundred."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.toml"
         path.write_text(STUDY.format(every="1h", port=0), encoding="utf-8")
         study = Study.load(path)
         store = Store(study.store_url)
-        x = to_bytes(study.model, np.array([0.5]))
-        people = [{"id": f"{k}", "name": f"{k}", "token": f"{k}", "revoked": False} for k in range(SENDERS)]
+        (x,) = to_bytes(study.model, np.array([[0.5]]))
         with store.transaction() as connection:
-            connection.execute(insert(clients), people)
-        begin, batches = time.perf_counter(), 200
+            who = [client.id for client in enrol(connection, [f"{k}" for k in range(SENDERS)])]
+        bare = sqlite3.connect(Path(folder) / "study.db", isolation_level=None)
+        for pragma in SQLITE:
+            bare.execute(f"PRAGMA {pragma}")
+        begin, batches = time.perf_counter(), 400
         for batch in range(batches):
-            rows = [
-                {"client": f"{batch % SENDERS}", "id": f"{batch}-{k}", "x": x, "y": 1.0, "noise": 1.0}
-                for k in range(100)
-            ]
-            with store.transaction() as connection:
-                connection.execute(insert(examples), rows)
+            rows = [(who[batch % SENDERS], f"{batch}-{k}", batch, x, 1.0, 1.0) for k in range(100)]
+            bare.execute("BEGIN IMMEDIATE")
+            bare.executemany(f"INSERT INTO examples ({', '.join(examples.c.keys())}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+            bare.execute("COMMIT")
         took = time.perf_counter() - begin
+        bare.close()
         store.close()
         return 100 * batches / took
 

@@ -110,11 +110,10 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
     store = Store(study.store_url)
     pin(store, study, now=now[0])
     publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
-    service = Service(study, store, hashed("operator's"))
-    app = create_app(study, lambda: service)
+    app = create_app(study, lambda: Service(study, store, hashed("operator's")))
     with running(app) as (url, loop), httpx.Client(base_url=url) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
-        found = World(http, loop, service, publisher, now, tokens, {})
+        found = World(http, loop, app.state.service, publisher, now, tokens, {})
         made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()
         for client in made["clients"]:
             found.tokens[client["name"]], found.ids[client["name"]] = client["token"], client["id"]

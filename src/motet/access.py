@@ -1,9 +1,9 @@
-"""Who may call what: a client its own, the operator the rest. FastAPI dependencies."""
+"""Who may call what: a client its own, the operator the rest. FastAPI dependencies, one for each kind of caller."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
@@ -11,37 +11,49 @@ from starlette.exceptions import HTTPException
 from motet.errors import Forbidden
 from motet.service import Service
 
-
-async def token_of(authorization: Annotated[str | None, Header()] = None) -> str | None:
-    scheme, _, token = (authorization or "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
+Authorization = Annotated[str | None, Header()]
 
 
-async def service_of(request: Request) -> Service:
+class Caller(NamedTuple):
+    """A client that showed its token."""
+
+    service: Service
+    id: str
+
+
+def service_of(request: Request) -> Service:
     found: Service = request.app.state.service
     return found
 
 
-Served = Annotated[Service, Depends(service_of)]
-Token = Annotated[str | None, Depends(token_of)]
+def token_of(authorization: str | None) -> str | None:
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
-async def own_id(service: Served, token: Token) -> str:
-    client = await service.client(token)
+async def served(request: Request) -> Service:
+    return service_of(request)
+
+
+async def own(request: Request, authorization: Authorization = None) -> Caller:
+    service = service_of(request)
+    client = await service.client(token_of(authorization))
     if (wait := service.admit(client)) is not None:
         raise HTTPException(429, "too many requests: slow down", {"Retry-After": str(int(wait) + 1)})
-    return client
+    return Caller(service, client)
 
 
-async def operator(service: Served, token: Token) -> None:
-    await service.check_operator(token)
+async def operator(request: Request, authorization: Authorization = None) -> None:
+    await service_of(request).check_operator(token_of(authorization))
 
 
-async def may_download(service: Served, token: Token) -> None:
+async def may_download(request: Request, authorization: Authorization = None) -> None:
+    service = service_of(request)
     if service.study.server.download == "clients":
         with suppress(Forbidden):
-            await service.check_operator(token)
+            await service.check_operator(token_of(authorization))
 
 
-Me = Annotated[str, Depends(own_id)]
+Served = Annotated[Service, Depends(served)]
+Me = Annotated[Caller, Depends(own)]
 OPERATOR, DOWNLOAD = [Depends(operator)], [Depends(may_download)]

@@ -55,6 +55,9 @@ class Catalogue:
         names = json.dumps([self.names, self.vectors.shape]).encode()
         return hashlib.sha256(names + self.vectors.astype("<f8").tobytes()).hexdigest()
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
     def look_up(self, names: Iterable[str]) -> Array:
         """The rows of some names."""
         index = [self._find(name) for name in names]

@@ -16,6 +16,7 @@
     │   └── UnknownName        not in the catalogue
     ├── InvalidStore         a database that cannot be used (also a ValueError)
     ├── TooMany              more than a limit allows
+    ├── TooLarge             a request with more bytes than the server takes: send less at once
     ├── Busy                 too much to do, or no database: the same later may work
     ├── NotAllowed           the study's policy does not allow it now
     ├── BudgetSpent          no further release would keep the promised privacy
@@ -36,6 +37,7 @@ class MotetError(Exception):
     """Root of the tree."""
 
     code = "motet_error"
+    where: str | None = None  # in what was given, such as "examples.3"
 
 
 class InvalidData(MotetError, ValueError):
@@ -96,6 +98,10 @@ class InvalidStore(MotetError, ValueError):
 
 class TooMany(MotetError):
     code = "too_many"
+
+
+class TooLarge(MotetError):
+    code = "too_large"
 
 
 class Busy(MotetError):

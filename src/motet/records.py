@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection, Row, RowMapping, bindparam, delete, select, update
@@ -21,12 +21,11 @@ from sqlalchemy.exc import IntegrityError
 from motet.arrays import Array
 from motet.errors import InvalidData, TooMany, UnknownExample, UnknownTask
 from motet.model import Model
-from motet.store import attempt, clients, examples, head, log
+from motet.store import attempt, clients, examples, head, insert_rows, log, put
 
 MANY = 500  # ids asked for at once
 PRESENT = examples.c.x.is_not(None)  # not removed
 # What every addition does, built once.
-INSERTING, LOGGING = examples.insert(), log.insert()
 NUMBERING = update(head).values(sequence=head.c.sequence + bindparam("many")).returning(head.c.sequence)
 COUNTING = (
     update(clients)
@@ -36,8 +35,7 @@ COUNTING = (
 )
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """One example as it is kept: the client's own id for it, the input as bytes, output and noise."""
 
     id: str
@@ -55,9 +53,11 @@ class Added:
     count: int
 
 
-def to_bytes(model: Model, row: Array) -> bytes:
-    """An input as it is kept: its item's number where there is a catalogue, else its numbers."""
-    return np.asarray(row[:1] if model.catalogue is not None else row, dtype="<f8").tobytes()
+def to_bytes(model: Model, rows: Array) -> list[bytes]:
+    """Inputs as they are kept: the item's number where there is a catalogue, else the numbers."""
+    kept = np.ascontiguousarray(rows[:, :1] if model.catalogue is not None else rows, dtype="<f8")
+    every, width = kept.tobytes(), 8 * kept.shape[1]
+    return [every[begin : begin + width] for begin in range(0, len(every), width)]
 
 
 def from_bytes(model: Model, kept: Sequence[bytes]) -> Array:
@@ -128,12 +128,14 @@ def rotate(connection: Connection, client: str) -> str:
     token = secrets.token_urlsafe(32)
     changed = update(clients).where(clients.c.id == client).values(token=hashed(token), revoked=False)
     _must(connection.execute(changed).rowcount, client)
+    _withdrawn(connection)
     return token
 
 
 def revoke(connection: Connection, client: str) -> None:
     """The client's token opens nothing any more; its examples stay."""
     _must(connection.execute(update(clients).where(clients.c.id == client).values(revoked=True)).rowcount, client)
+    _withdrawn(connection)
 
 
 def forget(connection: Connection, client: str) -> int:
@@ -143,7 +145,13 @@ def forget(connection: Connection, client: str) -> int:
     connection.execute(delete(examples).where(examples.c.client == client))
     connection.execute(delete(clients).where(clients.c.id == client))
     connection.execute(log.insert().values(sequence=number, kind="forget", client=client))
+    _withdrawn(connection)
     return gone
+
+
+def _withdrawn(connection: Connection) -> None:
+    """Tell whoever remembers tokens to look again."""
+    put(connection, "access", secrets.token_hex(8))
 
 
 def _must(found: Any, client: str) -> None:
@@ -205,9 +213,8 @@ def _added(connection: Connection, additions: Sequence[Addition]) -> list[Added]
         done.append(Added(came, 0, count))
         counts[addition.client] -= came
     numbered = list(enumerate(additions, start=first))
-    rows = [{"client": a.client, "sequence": k, **vars(example)} for k, a in numbered for example in a.new]
-    connection.execute(INSERTING, rows)
-    connection.execute(LOGGING, [{"sequence": k, "kind": "add", "client": a.client} for k, a in numbered])
+    insert_rows(connection, examples, [(a.client, e.id, k, e.x, e.y, e.noise) for k, a in numbered for e in a.new])
+    insert_rows(connection, log, [(k, "add", a.client, None) for k, a in numbered])
     return done[::-1]
 
 

@@ -24,6 +24,7 @@ from motet import publications, records
 from motet.disclosed import Coefficients, Disclosed
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
 from motet.ledger import Ledger
+from motet.metrics import Metrics
 from motet.publications import Published
 from motet.store import Store, setting
 from motet.study import Study
@@ -33,7 +34,6 @@ from motet.writer import Writer
 LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 LOOK = 0.5  # seconds between looks for a new release
-REMEMBER = 1.0  # seconds that a token is known without looking
 MANY = 100_000  # clients that are remembered
 
 
@@ -44,10 +44,13 @@ class Service:
         self, study: Study, store: Store, operator: str, *, reached: Callable[[str], None] = lambda _: None
     ) -> None:
         self.study, self.store = study, store
-        self.writer = Writer(store, reached=reached)
+        self._loop = asyncio.get_running_loop()
+        self.writer = Writer(store, reached=reached, answer=self._loop.call_soon_threadsafe)
+        self.metrics = Metrics(lambda: self.writer.waiting, lambda: self.version)
         self._operator = operator  # hashed
         self._rates: dict[str, tuple[float, float]] = {}
-        self._tokens: dict[str, tuple[str, float]] = {}  # hashed
+        self._tokens: dict[str, str] = {}  # hashed, with the clients' ids
+        self._access: str | None = None
         self.current: Published | None = None
         self.disclosed: Disclosed | None = None
         self.changed = asyncio.Condition()
@@ -62,13 +65,16 @@ class Service:
             try:
                 await self.look()
             except SQLAlchemyError:
+                self._tokens = {}
                 LOG.exception("looking for a release failed")
             await asyncio.sleep(LOOK)
 
     async def look(self) -> None:
-        newest = await self.read(publications.latest_version)
-        due: str | None = await self.read(partial(setting, key="next"))
+        newest, due, access = await self.read(_news)
         self._due = float(due or "0")
+        if access != self._access:  # somebody's token opens nothing any more, perhaps through another server
+            self._access = access
+            self._tokens = {}
         if newest != self.version:
             self.current = await self.read(publications.latest)
             self.disclosed = Disclosed.from_bytes(self.current.data) if self.current else None
@@ -105,17 +111,16 @@ class Service:
     # --- who asks ---
 
     async def client(self, token: str | None) -> str:
-        """The id of the client that holds a token, looked up at most once in a second."""
-        key, now = records.hashed(token or ""), time.monotonic()
-        known = self._tokens.get(key)
-        if known is not None and now - known[1] < REMEMBER:
-            return known[0]
+        """The id of the client that holds a token, looked up once and again after any token was withdrawn."""
+        key, tokens = records.hashed(token or ""), self._tokens  # a withdrawal meanwhile leaves these behind
+        if (known := tokens.get(key)) is not None:
+            return known
         found = None if not token else await self.read(partial(records.client_of, token=token))
         if found is None:
             raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
-        if len(self._tokens) > MANY:
-            self._tokens.clear()
-        self._tokens[key] = (found, now)
+        if len(tokens) > MANY:
+            tokens.clear()
+        tokens[key] = found
         return found
 
     async def check_operator(self, token: str | None) -> None:
@@ -172,11 +177,27 @@ class Service:
 
     async def write(self, command: Callable[[Connection], T], *, scrub: bool = False, access: bool = False) -> T:
         """Queue a command and wait until it is durable; ``access`` where it changes which tokens open what."""
-        future: Future[T] = self.writer.submit(command, scrub=scrub)
-        done = await asyncio.wrap_future(future)
+        answered: asyncio.Future[T] = self._loop.create_future()
+        self.writer.submit(command, scrub=scrub).add_done_callback(partial(_hand_over, answered))
+        done = await answered
         if access:
-            self._tokens.clear()
+            self._tokens = {}
         return done
+
+
+def _hand_over(answered: asyncio.Future[T], done: Future[T]) -> None:
+    """From the writer to whoever waits; both on the event loop."""
+    if answered.cancelled():
+        return
+    if (error := done.exception()) is not None:
+        answered.set_exception(error)
+    else:
+        answered.set_result(done.result())
+
+
+def _news(connection: Connection) -> tuple[int, str | None, str | None]:
+    """The current version, when the next is due, and what changes with every withdrawal of a token."""
+    return publications.latest_version(connection), setting(connection, "next"), setting(connection, "access")
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

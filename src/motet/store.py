@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -35,6 +36,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from motet.errors import InvalidStore
 
 VERSION = 1
+AT_ONCE = 1000  # rows of a statement; SQLite allows 32766 values
 T = TypeVar("T")
 
 metadata = MetaData()
@@ -129,6 +131,21 @@ class Store:
             return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
 
 
+def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Rows in the order of the table's columns, many to a statement.
+
+    Python's SQLite lets other threads run before every row of an executemany, which beside a busy event loop may take
+    milliseconds a row; SQLAlchemy's own way to write many rows at once takes longer than the database.
+    """
+    names = ", ".join(table.c.keys())
+    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+    row = f"({', '.join([mark] * len(table.c))})"
+    for begin in range(0, len(rows), AT_ONCE):
+        some = rows[begin : begin + AT_ONCE]
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * len(some))}"
+        connection.exec_driver_sql(statement, tuple(chain.from_iterable(some)))
+
+
 def attempt(connection: Connection, command: Callable[[Connection], T]) -> T | Exception:
     """A command's result, or its refusal with all that it did undone."""
     try:
@@ -151,8 +168,6 @@ def _opened(url: str) -> Engine:
     if engine.dialect.name not in ("sqlite", "postgresql"):
         raise InvalidStore(f"store.url: expected SQLite or PostgreSQL, got {engine.dialect.name}")
     if engine.dialect.name == "sqlite":
-        # Python's driver lets other threads run before each row of an executemany: rows go many to a statement.
-        engine.dialect.use_insertmanyvalues_wo_returning = True
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
     return engine

@@ -18,7 +18,7 @@ from motet.arrays import BOUND, Array
 from motet.basis import BasisSpec, Eigen, Features, Landmarks
 from motet.catalogue import Catalogue
 from motet.coordinates import Coordinates
-from motet.errors import InvalidData, InvalidNoise, UnknownName, WrongDimension
+from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
 from motet.items import read_catalogue
 from motet.kernels import from_spec
 from motet.model import Model
@@ -139,8 +139,29 @@ class Study:
 
     # --- examples that come ---
 
-    def check_example(self, x: Any, y: Any, noise: Any = 1.0) -> tuple[Array, float, float]:
-        """An input's row, its output and noise, where the study's limits allow them."""
+    def check_examples(self, xs: list[Any], ys: list[Any], noises: list[Any]) -> tuple[Array, Array, Array]:
+        """Rows, outputs and noise of many; the first that is refused is named."""
+        if len(xs) == 1:
+            row, *rest = self.check_example(xs[0], ys[0], noises[0], where="examples.0")
+            return row[None], *map(np.atleast_1d, rest)
+        quick = self._rows(xs), _plain(ys, self.limits.y or (-BOUND, BOUND)), _plain(noises, self.limits.noise)
+        if all(column is not None for column in quick):
+            return quick  # type: ignore[return-value]
+        checked = [self.check_example(*given, where=f"examples.{k}") for k, given in enumerate(zip(xs, ys, noises))]
+        rows, y, noise = zip(*checked)
+        return np.array(rows), np.array(y), np.array(noise)
+
+    def check_example(
+        self, x: Any, y: Any, noise: Any = 1.0, *, where: str | None = None
+    ) -> tuple[Array, float, float]:
+        """An input's row, its output and noise, where the study's limits allow them; a refusal says ``where``."""
+        try:
+            return self._checked(x, y, noise)
+        except MotetError as error:
+            error.where = where
+            raise
+
+    def _checked(self, x: Any, y: Any, noise: Any) -> tuple[Array, float, float]:
         row = self._row(x)
         low, high = self.limits.y or (-BOUND, BOUND)
         if not (_is_number(y) and low <= y <= high):
@@ -149,6 +170,21 @@ class Study:
         if not (_is_number(noise) and low <= noise <= high):
             raise InvalidNoise(f"noise must be a variance from {low:g} to {high:g}, got {shown(noise)}")
         return row, float(y), float(noise)
+
+    def _rows(self, xs: list[Any]) -> Array | None:
+        """The rows of many inputs, where all are plainly good."""
+        catalogue = self.model.catalogue
+        if catalogue is not None:
+            known = all(isinstance(x, str) and x in catalogue for x in xs)
+            return catalogue.look_up(xs) if known else None
+        if not all(type(x) is list and len(x) == self.dimension for x in xs):
+            return None
+        columns = [_plain(list(column), limit) for column, limit in zip(zip(*xs), self._limits)]
+        return None if any(column is None for column in columns) else np.column_stack(columns) + 0.0  # type: ignore[arg-type]
+
+    @property
+    def _limits(self) -> tuple[tuple[float, float], ...]:
+        return self.bounds or ((-BOUND, BOUND),) * self.dimension
 
     def _row(self, x: Any) -> Array:
         catalogue = self.model.catalogue
@@ -179,6 +215,15 @@ class Study:
         for column, (value, (low, high)) in enumerate(zip(row.tolist(), self.bounds or ())):
             if not low <= value <= high:
                 raise InvalidData(f"x[{column}] must be a number from {low:g} to {high:g}, got {value:g}")
+
+
+def _plain(values: list[Any], limits: tuple[float, float]) -> Array | None:
+    """Numbers, where all of them are floats between the limits."""
+    if not all(type(value) is float for value in values):
+        return None
+    array = np.array(values)
+    good = (array >= limits[0]) & (array <= limits[1]) & (np.abs(array) < BOUND)
+    return array if good.all() else None
 
 
 def _is_number(value: Any) -> bool:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
@@ -20,15 +21,26 @@ from motet.records import apart, apply
 from motet.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
-LINGER = 0.005  # seconds that a commit waits for more, where there was more last time: fewer, fuller ones
+LINGER = 0.001  # seconds that a commit waits for more, where there was more last time: fewer, fuller ones
 DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together
 
 
 class Writer:
-    """Runs commands on a store in the order in which they came."""
+    """Runs commands on a store in the order in which they came.
 
-    def __init__(self, store: Store, *, depth: int = DEPTH, reached: Callable[[str], None] = lambda _: None) -> None:
-        self._store, self._reached = store, reached
+    ``answer`` is called after each commit with what settles its futures, to be called where whoever waits is: once for
+    all of them, since waking another thread is dear.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        depth: int = DEPTH,
+        reached: Callable[[str], None] = lambda _: None,
+        answer: Callable[[Callable[[], None]], object] = lambda settle: settle(),
+    ) -> None:
+        self._store, self._reached, self._answer = store, reached, answer
         self._unscrubbed = False
         self._queue: queue.Queue[tuple[Command, bool, Future[Any]] | None] = queue.Queue(depth)
         self._closed = False
@@ -89,11 +101,15 @@ class Writer:
             results = [Busy(f"the database does not answer: {type(error).__name__}; try again")] * len(taken)
         except Exception as error:  # whoever asked gets it, and the writer goes on
             results = [error] * len(taken)
-        for (_, _, future), result in zip(taken, results):
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+        self._answer(partial(_settle, [future for _, _, future in taken], results))
+
+
+def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
+    for future, result in zip(futures, results):
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
 
 
 def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
