@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from benchmarks.measure import Row
 from motet import Client
@@ -69,8 +70,8 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator[None]:
-    """A program that listens on a port, ended by a signal to its own number."""
+def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator[int]:
+    """The number of a program that listens on a port, and is ended by a signal to it."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     begun = subprocess.Popen([sys.executable, *arguments], env=os.environ | environment, **quiet)  # type: ignore[call-overload]
     deadline = time.monotonic() + 60
@@ -79,20 +80,21 @@ def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator
             break
         time.sleep(0.05)
     try:
-        yield
+        yield begun.pid
     finally:
         begun.terminate()
         begun.wait(30)
 
 
 @contextlib.contextmanager
-def served(every: str = "1h") -> Iterator[tuple[Path, int]]:
+def served(every: str = "1h") -> Iterator[tuple[Path, int, int]]:
+    """A study's file, and the port and the process of its server."""
     with tempfile.TemporaryDirectory() as folder:
         port, path = free_port(), Path(folder) / "study.toml"
         path.write_text(STUDY.format(every=every, port=port), encoding="utf-8")
         command = ["-m", "motet", "serve", str(path)]
-        with process(command, port, MOTET_OPERATOR_TOKEN="operator", OPENBLAS_NUM_THREADS="1"):
-            yield path, port
+        with process(command, port, MOTET_OPERATOR_TOKEN="operator", OPENBLAS_NUM_THREADS="1") as pid:
+            yield path, port, pid
 
 
 def enrolled(port: int, number: int) -> list[str]:
@@ -153,7 +155,7 @@ def syncs_per_second(folder: Path) -> float:
 
 def single_posts() -> list[Row]:
     parse_port = free_port()
-    with served() as (path, port), process(["-c", PARSE_ONLY, str(parse_port)], parse_port):
+    with served() as (path, port, _), process(["-c", PARSE_ONLY, str(parse_port)], parse_port):
         tokens = enrolled(port, CONNECTIONS)
         pairs = []
         for _ in range(3):
@@ -166,7 +168,7 @@ def single_posts() -> list[Row]:
 
 
 def batched_posts() -> list[Row]:
-    with served() as (_, port):
+    with served() as (_, port, _):
         tokens = enrolled(port, SENDERS)
         ours = float(np.median([100 * asyncio.run(flood(port, tokens, 100, SECONDS)) for _ in range(3)]))
     bare = float(np.median([bare_rows_per_second() for _ in range(3)]))
@@ -201,7 +203,7 @@ def bare_rows_per_second() -> float:
 
 
 def reading_under_load() -> list[Row]:
-    with served(every="2s") as (_, port):
+    with served(every="2s") as (_, port, _):
         tokens = enrolled(port, CONNECTIONS)
         asyncio.run(flood(port, tokens, 100, SECONDS))  # something to fold
         idle = asyncio.run(reads(port, SECONDS, []))
@@ -227,5 +229,23 @@ async def reads(port: int, seconds: float, tokens: Sequence[str]) -> float:
     return float(np.percentile(times, 95))
 
 
+def memory_under_load() -> list[Row]:
+    """The server's memory when ten times as much was sent as at first."""
+    with served(every="2s") as (_, port, pid):
+        tokens = enrolled(port, SENDERS)
+        held = []
+        for seconds in (SECONDS, 9 * SECONDS):
+            asyncio.run(flood(port, tokens, 100, seconds))
+            held.append(resident(pid))
+    note = f"{held[0]:.0f} MB, then {held[1]:.0f} MB"
+    job = "memory of the server, after ten times as many examples"
+    return [Row(job, "the same after one time", held[1] / held[0], 1.1, note=note)]
+
+
+def resident(pid: int) -> float:
+    """Megabytes that a process holds."""
+    return psutil.Process(pid).memory_info().rss / 2**20
+
+
 def service() -> list[Row]:
-    return single_posts() + batched_posts() + reading_under_load()
+    return single_posts() + batched_posts() + reading_under_load() + memory_under_load()

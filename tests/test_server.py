@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
 import time
@@ -290,38 +289,7 @@ def test_downloads_may_be_for_clients_alone(tmp_path: Path) -> None:
         assert statuses == [401, 401, 401, 200, 200, 200]
 
 
-# --- what others can see between releases ---
-
-
-def silent_world(folder: Path) -> Iterator[World]:
-    yield from world(folder, PRIVATE, noise=lambda total, deviation: total + round(deviation))  # the same in all worlds
-
-
-def test_a_victim_that_sends_edits_and_deletes_is_invisible_until_the_release(tmp_path: Path) -> None:
-    """Twin servers, one with a busy victim: everything that others can fetch in between is the same."""
-    for quiet, busy in zip(silent_world(tmp_path / "quiet"), silent_world(tmp_path / "busy")):
-        for step in range(4):
-            if step:
-                busy.call("POST", "/v1/examples", "own", json=ONE)
-                busy.call("PUT", "/v1/me/examples/1", "own", json={"x": [1.0], "y": 2.0})
-                if step == 2:
-                    busy.call("DELETE", "/v1/me/examples/1", "own")
-            seen = [observed(w) for w in (quiet, busy)]
-            assert seen[0] == seen[1]
-            for w in (quiet, busy):
-                w.call("POST", "/v1/examples", "another", json={"examples": [{"id": f"{step}", "x": [0.0], "y": 1.0}]})
-        busy.call("DELETE", "/v1/me", "own")  # and leaves: the releases are then the same too
-        assert [w.release() for w in (quiet, busy)] == [1, 1]
-        assert observed(quiet) == observed(busy)
-
-
-def observed(w: World) -> list[Any]:
-    """All that a stranger, another client and a bad token get: statuses, headers, bodies."""
-    calls = itertools.product(("/", "/healthz", "/readyz", "/v1/study", "/v1/disclosed"), (None, "another", "garbage"))
-    own = [("/v1/me", "another"), ("/v1/me/examples", "another"), ("/v1/me/coefficients", "another")]
-    answers = [w.call("GET", path, who) for path, who in [*calls, *own]]
-    hidden = w.ids["another"].encode()
-    return [(a.status_code, shown(a), a.content.replace(hidden, b"id")) for a in answers]
+# --- what a start pins ---
 
 
 @pytest.mark.parametrize(

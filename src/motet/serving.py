@@ -6,6 +6,8 @@ import logging
 import os
 import secrets
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import uvicorn
 
+from motet.errors import InvalidStudy
 from motet.logs import log_to_stderr
 from motet.publisher import pin
 from motet.records import hashed
@@ -33,6 +36,8 @@ def serve(
     """Until a signal ends it; ``show`` tells the operator's token once, when it is made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the publisher is ended too
     study = Study.load(path)
+    _check_tls(certfile, keyfile)
+    listening = _listen(study)
     log_to_stderr()
     store = Store(study.store_url)
     pin(store, study, now=time.time())
@@ -41,16 +46,40 @@ def serve(
         LOG.warning("releases of this study are exact: whoever holds two of them can rebuild what a client sent")
     app = create_app(study, lambda: Service(study, store, operator))
     with publishing(path):
-        uvicorn.run(
+        settings = uvicorn.Config(
             app,
-            host=study.server.host,
-            port=study.server.port,
             ssl_certfile=certfile,
             ssl_keyfile=keyfile,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=5,
         )
+        LOG.info("serving %s on %s:%d", study.name, *listening.getsockname()[:2])
+        uvicorn.Server(settings).run(sockets=[listening])
+
+
+def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
+    if (certfile is None) != (keyfile is None):
+        missing = "--keyfile" if keyfile is None else "--certfile"
+        raise InvalidStudy(f"TLS needs a certificate and its key: give {missing} too")
+    if certfile is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidStudy(f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files") from None
+
+
+def _listen(study: Study) -> socket.socket:
+    """Before anything is made: an address that is taken must not show a token first."""
+    host, port = study.server.host, study.server.port
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except OSError as error:
+        raise InvalidStudy(
+            f"{study.path.name}, server.port: cannot listen on {host}:{port}: {error.strerror}; end what does, "
+            "or choose another port"
+        ) from None
 
 
 def operator_token(store: Store, show: Callable[[str], None]) -> str:

@@ -142,8 +142,8 @@ class Study:
     def check_examples(self, xs: list[Any], ys: list[Any], noises: list[Any]) -> tuple[Array, Array, Array]:
         """Rows, outputs and noise of many; the first that is refused is named."""
         if len(xs) == 1:
-            row, *rest = self.check_example(xs[0], ys[0], noises[0], where="examples.0")
-            return row[None], *map(np.atleast_1d, rest)
+            row, output, variance = self.check_example(xs[0], ys[0], noises[0], where="examples.0")
+            return row[None], np.array([output]), np.array([variance])
         quick = self._rows(xs), _plain(ys, self.limits.y or (-BOUND, BOUND)), _plain(noises, self.limits.noise)
         if all(column is not None for column in quick):
             return quick  # type: ignore[return-value]

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -58,6 +59,8 @@ def write_study(folder: Path, body: str) -> Path:
 class Place:
     """A study's files and address, whichever processes serve it."""
 
+    _verify: ssl.SSLContext | bool = True
+
     def __init__(self, study: Path) -> None:
         self.study = study
         port = study.read_text(encoding="utf-8").split("port = ")[1].split()[0]
@@ -72,7 +75,7 @@ class Place:
 
     def ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=5, verify=self._verify).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -93,13 +96,16 @@ class Place:
 class Program(Place):
     """``motet serve`` as people run it, with the publisher that it begins."""
 
-    def __init__(self, study: Path) -> None:
+    def __init__(self, study: Path, *options: str, verify: ssl.SSLContext | bool = True) -> None:
         super().__init__(study)
+        self._options, self._verify = options, verify
+        if "--certfile" in options:
+            self.url = self.url.replace("http:", "https:")
         self.start()
 
     def start(self) -> None:
         environment = os.environ | {"MOTET_OPERATOR_TOKEN": OPERATOR, "OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "motet", "serve", str(self.study)]
+        command = [sys.executable, "-m", "motet", "serve", str(self.study), *self._options]
         with self.study.with_suffix(".log").open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         poll(self._started, START, f"{self.url}/readyz")
@@ -135,9 +141,9 @@ class Program(Place):
 
 
 @contextmanager
-def program(study: Path) -> Iterator[Program]:
+def program(study: Path, *options: str, verify: ssl.SSLContext | bool = True) -> Iterator[Program]:
     """Served until the end, and then nothing of it is left."""
-    running = Program(study)
+    running = Program(study, *options, verify=verify)
     try:
         yield running
         running.end()

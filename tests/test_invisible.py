@@ -1,0 +1,123 @@
+"""Between releases nobody sees what another client does: twin servers with the same noise, one with a busy victim."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.scenarios.harness import poll
+from tests.test_server import ONE, PRIVATE, World, shown, world
+
+LIMIT = 5  # examples of a client, as the study says
+
+
+def twins(folder: Path) -> Iterator[tuple[World, World]]:
+    """Two servers that add the same noise."""
+    same = {"noise": lambda total, deviation: total + round(deviation)}
+    yield from zip(world(folder / "quiet", PRIVATE, **same), world(folder / "busy", PRIVATE, **same))
+
+
+def be_busy(w: World, step: int) -> None:
+    """The victim sends, edits and, now and then, deletes."""
+    w.call("POST", "/v1/examples", "own", json=ONE)
+    w.call("PUT", "/v1/me/examples/1", "own", json={"x": [1.0], "y": 2.0})
+    if step == 2:
+        w.call("DELETE", "/v1/me/examples/1", "own")
+
+
+def example(id: object) -> dict[str, Any]:
+    return {"examples": [{"id": f"{id}", "x": [0.0], "y": 1.0}]}
+
+
+def observed(w: World) -> list[Any]:
+    """All that a stranger, another client and a bad token get: statuses, headers, bodies."""
+    calls = itertools.product(("/", "/healthz", "/readyz", "/v1/study", "/v1/disclosed"), (None, "another", "garbage"))
+    own = [("/v1/me", "another"), ("/v1/me/examples", "another"), ("/v1/me/coefficients", "another")]
+    return [plain(w, w.call("GET", path, who)) for path, who in [*calls, *own]]
+
+
+def plain(w: World, answer: httpx.Response) -> tuple[int, Any, bytes]:
+    return answer.status_code, shown(answer), answer.content.replace(w.ids["another"].encode(), b"id")
+
+
+def test_a_victim_that_sends_edits_and_deletes_is_invisible_until_the_release(tmp_path: Path) -> None:
+    for quiet, busy in twins(tmp_path):
+        for step in range(4):
+            if step:
+                be_busy(busy, step)
+            assert observed(quiet) == observed(busy)
+            for w in (quiet, busy):
+                w.call("POST", "/v1/examples", "another", json=example(step))
+        busy.call("DELETE", "/v1/me", "own")  # and leaves: the releases are then the same too
+        assert [w.release() for w in (quiet, busy)] == [1, 1]
+        assert observed(quiet) == observed(busy)
+
+
+def test_attackers_that_fill_every_threshold_learn_nothing(tmp_path: Path) -> None:
+    """Up to and beyond what each may have, many of them, while the victim does the same in one world."""
+    for quiet, busy in twins(tmp_path):
+        crowd = {"names": [f"attacker {k}" for k in range(20)]}
+        tokens = [
+            [client["token"] for client in w.call("POST", "/v1/clients", "operator", json=crowd).json()["clients"]]
+            for w in (quiet, busy)
+        ]
+        for number in range(LIMIT + 2):
+            busy.call("POST", "/v1/examples", "own", json=example(number))
+            for k in range(20):
+                answers = []
+                for w, held in zip((quiet, busy), tokens):
+                    w.tokens["attacker"] = held[k]
+                    answers.append(plain(w, w.call("POST", "/v1/examples", "attacker", json=example(number))))
+                assert answers[0] == answers[1]
+                assert answers[0][0] == (200 if number < LIMIT else 409)
+            assert observed(quiet) == observed(busy)
+            assert [w.publisher.tick() for w in (quiet, busy)] == [None, None]  # the clock alone makes releases
+
+
+def test_the_stream_tells_of_releases_and_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.handlers.KEEP_ALIVE", 3600.0)
+    for quiet, busy in twins(tmp_path):
+        with ExitStack() as open_streams:
+            heard = [open_streams.enter_context(listening(w)) for w in (quiet, busy)]
+            for version in (1, 2):
+                for step in range(3):
+                    be_busy(busy, step)
+                assert [len(lines) for lines in heard] == [3 * (version - 1)] * 2
+                for w in (quiet, busy):
+                    w.release()
+                poll(partial(have_all, heard, 3 * version), 30, "both streams tell of it")
+        assert heard[0] == heard[1]
+        assert [line for line in heard[0] if line.startswith("data")] == [
+            'data: {"version": 1}',
+            'data: {"version": 2}',
+        ]
+
+
+def have_all(heard: list[list[str]], lines: int) -> bool:
+    return all(len(one) == lines for one in heard)
+
+
+@contextmanager
+def listening(w: World) -> Iterator[list[str]]:
+    """The lines that a stranger's stream has brought so far, until it has told of two releases."""
+    heard: list[str] = []
+    with httpx.Client(base_url=w.http.base_url, timeout=60) as http, http.stream("GET", "/v1/stream") as response:
+
+        def read() -> None:
+            for line in response.iter_lines():
+                heard.append(line)
+                if len(heard) == 6:
+                    return
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        yield heard
+        thread.join(60)
