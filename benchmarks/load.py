@@ -192,7 +192,7 @@ def bare_rows_per_second() -> float:
             bare.execute(f"PRAGMA {pragma}")
         begin, batches = time.perf_counter(), 400
         for batch in range(batches):
-            rows = [(who[batch % SENDERS], f"{batch}-{k}", batch, x, 1.0, 1.0) for k in range(100)]
+            rows = [(who[batch % SENDERS], batch, f"{batch}-{k}", x, 1.0, 1.0) for k in range(100)]
             bare.execute("BEGIN IMMEDIATE")
             bare.executemany(f"INSERT INTO examples ({', '.join(examples.c.keys())}) VALUES (?, ?, ?, ?, ?, ?)", rows)
             bare.execute("COMMIT")

@@ -10,8 +10,8 @@ import numpy as np
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from motet import Engine, MixedEffectRegressor
-from motet.demo import MODEL, TIMES, simulate
+from motet import Engine, MixedEffectRegressor, Model
+from motet.arrays import Array, Index
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music import artists
 from motet.plots import figures, render
@@ -20,24 +20,42 @@ from motet.reproduce import run
 HERE = Path(__file__).parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe
 
+ALPHA, NOISE = 0.6, 0.05
+COMMON, INDIVIDUAL = RBF(0.15), RBF(0.3)
+MODEL = Model(COMMON, INDIVIDUAL, alpha=ALPHA, lam=NOISE, sigma2=1.0)
+TIMES = np.linspace(0.0, 1.0, 41)[:, None]
+
+
+def sampled_curves(clients: int, examples: int, seed: int) -> tuple[Array, Index, Index, Array]:
+    """Curves over TIMES drawn from the model's own prior, and samples of them: whose, when, what."""
+    rng = np.random.default_rng(seed)
+    half = [np.linalg.cholesky(k(TIMES) + 1e-10 * np.eye(len(TIMES))) for k in (COMMON, INDIVIDUAL)]
+    average = np.sqrt(ALPHA) * half[0] @ rng.normal(size=len(TIMES))
+    curves = average + np.sqrt(1 - ALPHA) * rng.normal(size=(clients, len(TIMES))) @ half[1].T
+    client = np.repeat(np.arange(clients), examples)
+    when = rng.integers(len(TIMES), size=clients * examples)
+    order = rng.permutation(len(client))
+    client, when = client[order], when[order]
+    return curves, client, when, curves[client, when] + np.sqrt(NOISE) * rng.normal(size=len(client))
+
 
 def curves() -> None:
     """Three clients with five samples each: alone, and with the average of two hundred."""
-    study = simulate(clients=200, examples=5, seed=4)
+    truth, whose, when, y = sampled_curves(clients=200, examples=5, seed=4)
     engine = Engine(MODEL)
-    engine.learn_many(study.client, TIMES[study.when], study.y)
+    engine.learn_many(whose, TIMES[when], y)
     release = engine.disclose()
     fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
     for ax, client in zip(axes, (1, 2, 3)):
-        own = study.client == client
+        own = whose == client
         estimate = release.active_estimate(engine.coefficients(client))
         mean, std = estimate.predict(TIMES, return_std=True)
         t = TIMES[:, 0]
         ax.fill_between(t, mean - 1.96 * std, mean + 1.96 * std, color=CLIENT, alpha=0.2, lw=0, label="95 % band")
         ax.plot(t, release.average(TIMES), color=AVERAGE, ls="--", label="average of all")
         ax.plot(t, mean, color=CLIENT, label="this client")
-        ax.plot(t, study.curves[client], color=TRUTH, lw=1, ls=":", label="truth")
-        ax.plot(t[study.when[own]], study.y[own], "o", color="black", ms=5, label="its five samples")
+        ax.plot(t, truth[client], color=TRUTH, lw=1, ls=":", label="truth")
+        ax.plot(t[when[own]], y[own], "o", color="black", ms=5, label="its five samples")
         ax.set(title=f"client {client}", xlabel="time")
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("response")

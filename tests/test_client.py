@@ -28,7 +28,7 @@ from motet.errors import (
     WrongDimension,
 )
 from motet.kernels import RBF
-from tests.fake_server import learned, refusal, study
+from tests.fake_server import TOKEN, learned, refusal, study
 
 X, Y = [[0.2], [1.5]], [1.0, -1.0]
 GRID = np.linspace(-1.0, 3.0, 9)[:, None]
@@ -151,6 +151,16 @@ def test_a_release_is_downloaded_once() -> None:
     server.fixed["GET /v1/disclosed"] = httpx.Response(200, content=b"not a release")
     with pytest.raises(InvalidRelease):
         me.disclosed()
+
+
+def test_clients_of_one_process_share_downloads_but_no_tokens() -> None:
+    server, me = study()
+    other = me.with_token("of-somebody-else")
+    first = me.disclosed()
+    assert other.disclosed() is first
+    asked, sent = server.requests[1], [request.headers["Authorization"] for request in server.requests]
+    assert asked.headers["If-None-Match"] == f'"{first.digest}"'
+    assert sent == [f"Bearer {TOKEN}", "Bearer of-somebody-else"]
 
 
 def test_an_answer_not_modified_without_a_release() -> None:

@@ -110,9 +110,9 @@ def test_inputs_that_are_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ("client,name\na,b\n", "row 2: no column 'y'"),
-        ("client,name,y\na,Nobody Ever,1\n", "'Nobody Ever' is not among"),
-        ("client,name,y\na,Radiohead,much\n", "row 2: expected a number, got 'much'"),
+        ("client,name\na,b\n", "own.csv: no column 'y'"),
+        ("client,name,y\na,Nobody Ever,1\n", "own.csv, row 2, column name: 'Nobody Ever' is not among"),
+        ("client,name,y\na,Radiohead,much\n", "own.csv, row 2, column y: expected a finite number, got 'much'"),
         ("client,x,y\na,1,1\n", "no column 'name'"),
         (None, "cannot read"),
     ],
@@ -137,7 +137,7 @@ def test_bad_files_are_one_line(files: tuple[Path, Path], tmp_path: Path) -> Non
         ([tmp_path], "cannot read"),
         ([tmp_path / "text"], "not a disclosed database"),
         ([files[0], tmp_path / "other"], "different models"),
-        ([files[0], "--own", tmp_path / "text"], "give the later file too"),
+        ([files[0], "--own", tmp_path / "text"], "give the later one too"),
     ):
         code, _, err = run(*arguments)
         assert (code, err.count("\n")) == (1, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -37,20 +36,6 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn() -> None:
     assert all(c.__name__ in (errors.__doc__ or "") for c in classes)
 
 
-def test_demo_shows_that_sharing_helps() -> None:
-    done = run(sys.executable, "-m", "motet", "demo", "--clients", "60", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["mixed"] < 0.8 * min(found["separate"], found["pooled"])
-    assert found["passive"] < 0.8 * min(found["separate"], found["pooled"])
-
-
-def test_command_line_help_and_mistakes() -> None:
-    table = run(sys.executable, "-m", "motet", "demo", "--clients", "20")
-    assert table.returncode == 0
-    assert all(word in table.stdout for word in ("separate", "pooled", "mixed", "passive"))
+def test_help_and_version() -> None:
     assert "Example: motet demo" in run(sys.executable, "-m", "motet", "demo", "--help").stdout
-    mistake = run(sys.executable, "-m", "motet", "demo", "--clients", "3")
-    assert mistake.returncode == 2
-    assert "greater than or equal to 10" in mistake.stderr
     assert run(sys.executable, "-m", "motet", "--version").stdout.strip() == f"motet {motet.__version__}"

@@ -230,7 +230,9 @@ def test_a_client_that_asks_too_often_is_told_to_wait(exact: World) -> None:
 
 
 def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: World) -> None:
-    assert private.call("GET", "/v1/study").json()["version"] == 0
+    told = private.call("GET", "/v1/study").json()
+    assert (told["version"], told["dimension"]) == (0, 1)
+    assert told["limits"] == {"y": [-10.0, 10.0], "noise": [0.01, 100.0], "examples_per_client": 5}
     refused = private.call("POST", "/v1/releases", "operator")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_allowed")
     for version in (1, 2):

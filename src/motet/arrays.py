@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.errors import InvalidData
+from motet.errors import InvalidData, InvalidNoise, NotFinite, WrongDimension
 
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
@@ -28,6 +28,23 @@ def numbers(values: Any, what: str) -> Array:
     except (TypeError, ValueError, OverflowError):
         pass
     raise InvalidData(f"{what} must be real numbers in rows of equal length, got {values!r:.60}")
+
+
+def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
+    """``n`` outputs and their noise variances (all 1 where None), or a refusal that names the first bad row."""
+    y = numbers(y, "outputs")
+    noise = np.ones(n) if noise is None else numbers(noise, "noise variances")
+    noise = np.full(n, float(noise)) if noise.ndim == 0 else noise
+    for name, values in (("outputs", y), ("noise variances", noise)):
+        if values.shape != (n,):
+            raise WrongDimension(f"expected {n} {name}, one for each input, got an array of shape {values.shape}")
+    if not (good := np.abs(y) < BOUND).all():
+        raise NotFinite(f"outputs must be finite (below {BOUND:g}); row {int(np.argmin(good))} is {y[~good][0]}")
+    if not (good := (noise > 1 / BOUND) & (noise < BOUND)).all():
+        raise InvalidNoise(
+            f"noise variances must be positive and below {BOUND:g}, row {int(np.argmin(good))} is {noise[~good][0]}"
+        )
+    return y, noise
 
 
 def frozen(a: Array) -> Array:

@@ -12,8 +12,12 @@ from typing import Annotated
 import typer
 
 from motet import __version__
+from motet.commands.clients import clients, enroll
 from motet.commands.demo import demo
-from motet.commands.operator import serve
+from motet.commands.init import init
+from motet.commands.operator import backup, export, restore, serve, verify
+from motet.commands.predictions import predict
+from motet.commands.remote import download, release, send
 from motet.commands.science import audit, reproduce
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -34,11 +38,22 @@ def motet(
     """Many clients learn together without handing their data to each other."""
 
 
-COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help, each with an example
-    (demo, "motet demo --clients 300 --examples 4"),
+COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help, each with an example or two
+    (demo, "motet demo --clients 500 --seconds 60"),
+    (init, 'motet init music.toml --name "Music taste" --catalogue artists.csv'),
     (serve, "motet serve study.toml"),
-    (audit, "motet audit monday.safetensors tuesday.safetensors"),
+    (enroll, "motet enroll ann bob --out tokens.csv"),
+    (clients, "motet clients --rotate ann"),
+    (release, "motet release"),
+    (send, "motet send ratings.csv\nmotet send visits.csv --tokens tokens.csv"),
+    (predict, "motet predict --own private.csv --top 10\nmotet predict hours.csv --own visits.csv --each"),
+    (download, "motet download --out monday.safetensors"),
+    (export, "motet export study.toml ann --out ann.json"),
+    (verify, "motet verify study.toml"),
+    (backup, "motet backup study.toml monday.zip"),
+    (restore, "motet restore monday.zip restored"),
+    (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
     (reproduce, "motet reproduce --users 600 --out report"),
 ]
 for command, example in COMMANDS:
-    app.command(epilog=f"Example: {example}")(command)
+    app.command(epilog="Example: " + "\n\nor ".join(example.splitlines()))(command)

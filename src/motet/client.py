@@ -1,7 +1,7 @@
 """The SDK: one client of a study, its operator, or a stranger who only downloads, over HTTP.
 
 A passive estimate needs the release alone, so nothing but a GET leaves the machine. Every example has an id that is
-made here, so a request that is repeated after a lost answer counts once.
+made here, so a request that is repeated after a lost answer counts once. What estimates is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import httpx
-from sklearn.gaussian_process.kernels import Kernel
 
 from motet.answers import field_of
 from motet.connection import Connection, pause
-from motet.disclosed import Disclosed, Estimate
 from motet.errors import (
     InvalidData,
     MotetError,
@@ -31,7 +30,12 @@ from motet.errors import (
     UnknownExample,
     UnknownTask,
 )
-from motet.wire import check_id, coefficients_from_dict, examples_to_list, release_of
+from motet.sending import check_id, examples_to_list
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process.kernels import Kernel
+
+    from motet.disclosed import Coefficients, Disclosed, Estimate
 
 ATTEMPTS = 3  # to get coefficients and a release that belong together
 PATIENCE = 90.0  # seconds that a release may take
@@ -53,6 +57,12 @@ class Enrolled:
     token: str = field(repr=False)  # the server shows it this once
 
 
+class _Shelf:
+    """The last release that came, with its ETag; replaced as one, so that threads and clients may share it."""
+
+    held: tuple[str, Disclosed] | None = None
+
+
 class Client:
     """A study's server at ``url``; ``token`` is by default that of MOTET_TOKEN, and "" is none.
 
@@ -71,7 +81,7 @@ class Client:
     ) -> None:
         token = os.environ.get("MOTET_TOKEN", "") if token is None else token
         self._server = Connection(url, token, http=http, timeout=timeout, retries=retries, sleep=sleep)
-        self._held: tuple[str, Disclosed] | None = None  # with its ETag; replaced as one, so threads may share it
+        self._shelf = _Shelf()
 
     def __repr__(self) -> str:
         return f"Client({self._server.url!r}, {'with' if self._server.has_token else 'without'} a token)"
@@ -85,6 +95,12 @@ class Client:
     def close(self) -> None:
         self._server.close()
 
+    def with_token(self, token: str) -> Client:
+        """Another client of the same server, who shares connections and downloads with this one."""
+        other = copy(self)
+        other._server = self._server.holding(token)
+        return other
+
     # --- what anyone may ask ---
 
     def study(self) -> dict[str, Any]:
@@ -93,15 +109,17 @@ class Client:
 
     def disclosed(self) -> Disclosed:
         """The current release, downloaded only where it is another than the last one."""
-        held = self._held
+        held = self._shelf.held
         response = self._server.request("GET", "/v1/disclosed", headers={"If-None-Match": held[0]} if held else None)
         if response.status_code == 304:
             if held is None:
                 raise ServerError("GET /v1/disclosed: the server says that a release is known here, but none is")
             return held[1]
+        from motet.disclosed import Disclosed
+
         release = Disclosed.from_bytes(response.content)
         etag = response.headers.get("ETag")
-        self._held = (etag, release) if etag and etag.isascii() else None
+        self._shelf.held = (etag, release) if etag and etag.isascii() else None
         return release
 
     def estimate(self, X: Any = None, y: Any = None, noise: Any = None, individual: Kernel | None = None) -> Estimate:
@@ -110,22 +128,15 @@ class Client:
             return self.disclosed().estimate(X, y, noise, individual)
         if any(given is not None for given in (X, y, noise, individual)):
             raise InvalidData("expected X and y for a passive estimate, or nothing for that of the examples sent")
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self._server.sleep(pause(attempt))
-            data = self._server.answer("GET", "/v1/me/coefficients")
-            held = self._held
-            release = held[1] if held and held[1].digest == release_of(data) else self.disclosed()
-            if release.digest == release_of(data):
-                return release.active_estimate(coefficients_from_dict(data, release.landmarks.shape[1]))
-        raise StaleRelease(f"coefficients and release did not belong together {ATTEMPTS} times: try again later")
+        release, coefficients = self.coefficients()
+        return release.active_estimate(coefficients)
 
     def releases(self, poll: float = 60.0) -> Generator[Disclosed, None, None]:
         """Every release from now on, as it comes; the current one first, unless it was downloaded before.
 
         ``poll`` is how many seconds pass between looks where the server does not tell by itself.
         """
-        held = self._held
+        held = self._shelf.held
         seen = held[1].digest if held else None
         with closing(self._moments(poll)) as moments:
             for _ in moments:
@@ -200,6 +211,20 @@ class Client:
     def me(self) -> dict[str, Any]:
         """What the server knows of this client."""
         return self._server.answer("GET", "/v1/me")
+
+    def coefficients(self) -> tuple[Disclosed, Coefficients]:
+        """The current release, and what the server makes of it with the examples that this client sent."""
+        from motet.wire import coefficients_from_dict, release_of
+
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self._server.sleep(pause(attempt))
+            data = self._server.answer("GET", "/v1/me/coefficients")
+            held = self._shelf.held
+            release = held[1] if held and held[1].digest == release_of(data) else self.disclosed()
+            if release.digest == release_of(data):
+                return release, coefficients_from_dict(data, release.landmarks.shape[1])
+        raise StaleRelease(f"coefficients and release did not belong together {ATTEMPTS} times: try again later")
 
     def examples(self) -> Iterator[dict[str, Any]]:
         """All examples that the server has of this client."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from typing import Any
 
 import httpx
@@ -51,6 +52,12 @@ class Connection:
     @property
     def has_token(self) -> bool:
         return bool(self._token)
+
+    def holding(self, token: str) -> Connection:
+        """The same with another token."""
+        other = copy(self)
+        other._token, other._is_own = _checked(token), False
+        return other
 
     def close(self) -> None:
         if self._is_own:

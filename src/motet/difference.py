@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array, Index, match
+from motet.arrays import Array, Index, match, outputs
 from motet.basis import Basis
 from motet.disclosed import Disclosed
 from motet.errors import InvalidRelease
-from motet.task import Own, outputs
+from motet.task import Own
 
 Examples: TypeAlias = tuple[Any, Any, Any]  # X, y, noise of one client
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, as_bytes, frozen, match
+from motet.arrays import Array, as_bytes, frozen, match, outputs
 from motet.basis import Basis, Extension, Features
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.files import checksum, pack, unpack
@@ -26,7 +26,7 @@ from motet.kernels import check_dimension
 from motet.model import Model
 from motet.posterior import Factor, Posterior
 from motet.shift import Shift
-from motet.task import Own, outputs
+from motet.task import Own
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")

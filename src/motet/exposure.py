@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from motet.arrays import Array
 from motet.audit import TOLERANCE, Found, presence, rebuilt
 from motet.difference import Change, Examples, change
 from motet.disclosed import Disclosed
-from motet.errors import InvalidData, InvalidRelease
+from motet.errors import InvalidRelease
 
 SHOWN = 5  # inputs of a client, and clients, that a table has room for
 
@@ -145,38 +144,8 @@ def load(path: Path) -> Disclosed:
     try:
         return Disclosed.load(path)
     except OSError as error:
-        raise InvalidRelease(f"cannot read {path}: {error.strerror or error}; give a release's file") from None
+        raise InvalidRelease(
+            f"cannot read {path}: {error.strerror or error}; give a release's file, or an address with http://"
+        ) from None
     except InvalidRelease as error:
         raise InvalidRelease(f"{path}: {error}") from None
-
-
-def read_clients(path: Path, release: Disclosed) -> dict[str, Examples]:
-    """Clients from a table with columns client, name or the inputs' numbers, y, and noise if not 1."""
-    try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidData(f"cannot read {path}: {error}") from None
-    clients: dict[str, list[tuple[Any, float, float]]] = {}
-    for number, row in enumerate(rows, start=2):
-        where = f"{path.name}, row {number}"
-        for column in ("client", "y"):
-            if row.get(column) is None:
-                raise InvalidData(f"{where}: no column {column!r}; expected client, name or numbers, y and noise")
-        y, noise = _number(row["y"], where), _number(row.get("noise") or "1", where)
-        clients.setdefault(row["client"], []).append((_input(row, release, where), y, noise))
-    return {name: tuple(map(list, zip(*examples))) for name, examples in clients.items()}  # type: ignore[misc]
-
-
-def _input(row: dict[str, Any], release: Disclosed, where: str) -> Any:
-    if release.model.catalogue is not None:
-        if not row.get("name"):
-            raise InvalidData(f"{where}: no column 'name'; the inputs of this study are names of its catalogue")
-        return row["name"]
-    return [_number(cell, where) for column, cell in row.items() if column not in ("client", "y", "noise")]
-
-
-def _number(cell: Any, where: str) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        raise InvalidData(f"{where}: expected a number, got {cell!r}") from None

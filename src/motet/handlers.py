@@ -119,8 +119,8 @@ async def send(me: Me, body: NewExamples) -> dict[str, int]:
     study = me.service.study
     columns = zip(*((given.x, given.y, given.noise) for given in body.examples))
     X, y, noise = study.check_examples(*map(list, columns))
-    kept = zip((given.id for given in body.examples), records.to_bytes(study.model, X), y.tolist(), noise.tolist())
-    new = [records.Example(*example) for example in kept]
+    ids = [given.id for given in body.examples]
+    new = list(map(records.Example._make, zip(ids, records.to_bytes(study.model, X), y.tolist(), noise.tolist())))
     done = await me.service.write(records.Addition(me.id, new, study.limits.examples_per_client))
     me.service.metrics.took(done.accepted, done.duplicates)
     return vars(done)

@@ -93,7 +93,7 @@ class Publisher:
 
     def _release(self, now: float, following: float, wanted: bool) -> int | None:
         with self._store.snapshot() as connection:
-            version = publications.latest_version(connection) + 1
+            version = publications.given_version(connection) + 1
         try:
             data, noisy, scale, clients = self._made(version)
         except (BudgetSpent, EmptyData) as refusal:

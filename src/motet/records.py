@@ -213,7 +213,7 @@ def _added(connection: Connection, additions: Sequence[Addition]) -> list[Added]
         done.append(Added(came, 0, count))
         counts[addition.client] -= came
     numbered = list(enumerate(additions, start=first))
-    insert_rows(connection, examples, [(a.client, e.id, k, e.x, e.y, e.noise) for k, a in numbered for e in a.new])
+    insert_rows(connection, examples, [(a.client, k, *example) for k, a in numbered for example in a.new])
     insert_rows(connection, log, [(k, "add", a.client, None) for k, a in numbered])
     return done[::-1]
 

@@ -102,6 +102,8 @@ class Service:
             "name": study.name,
             "policy": study.release.policy,
             "model": self._model,
+            "dimension": study.dimension,
+            "limits": study.limits.model_dump(),
             "version": self.version,
             "next_release": float(setting(connection, "next") or "0"),
             "budget": None if planned is None else _budget(publications.spent(connection, planned)),

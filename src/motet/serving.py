@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -52,8 +53,11 @@ def serve(
             ssl_keyfile=keyfile,
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # nobody's address is looked at
             timeout_graceful_shutdown=5,
         )
+        gc.collect()
+        gc.freeze()  # what was imported stays: collections, many under load, need not walk through it
         LOG.info("serving %s on %s:%d", study.name, *listening.getsockname()[:2])
         uvicorn.Server(settings).run(sockets=[listening])
 
@@ -74,7 +78,10 @@ def _listen(study: Study) -> socket.socket:
     host, port = study.server.host, study.server.port
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        listening = socket.create_server(address[:2], family=family, backlog=2048)
+        # asyncio leaves this out of sockets that it did not make; without it an answer waits for a delayed ACK
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         raise InvalidStudy(
             f"{study.path.name}, server.port: cannot listen on {host}:{port}: {error.strerror}; end what does, "

@@ -42,4 +42,6 @@ class Shift:
 
 
 def _features(basis: Basis, X: Array) -> Array:
+    if X.ndim == 2:
+        return basis.e(X)
     return basis.e(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], basis.rank)

@@ -55,8 +55,8 @@ examples = Table(
     "examples",
     metadata,
     Column("client", ForeignKey("clients.id"), primary_key=True),
-    Column("id", String, primary_key=True),
     Column("sequence", Integer, nullable=False),  # of the log, when it came or was last changed
+    Column("id", String, primary_key=True),
     Column("x", LargeBinary),  # these three are null where it was removed
     Column("y", Float(53)),
     Column("noise", Float(53)),

@@ -17,31 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import BOUND, Array, Index, in_order, match, numbers, runs
-from motet.errors import InvalidNoise, NotFinite, NotPositiveDefinite, WrongDimension
+from motet.arrays import Array, Index, in_order, match, runs
+from motet.errors import NotPositiveDefinite
 from motet.gram import linear_factor
 from motet.kernels import affine
 from motet.shift import Shift
 from motet.stacks import inverse, inverse_of_low_rank
 
 CHUNK = 2**20  # numbers in one temporary of a stack
-
-
-def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
-    """``n`` outputs and their noise variances (all 1 where None), or a refusal that names the first bad row."""
-    y = numbers(y, "outputs")
-    noise = np.ones(n) if noise is None else numbers(noise, "noise variances")
-    noise = np.full(n, float(noise)) if noise.ndim == 0 else noise
-    for name, values in (("outputs", y), ("noise variances", noise)):
-        if values.shape != (n,):
-            raise WrongDimension(f"expected {n} {name}, one for each input, got an array of shape {values.shape}")
-    if not (good := np.abs(y) < BOUND).all():
-        raise NotFinite(f"outputs must be finite (below {BOUND:g}); row {int(np.argmin(good))} is {y[~good][0]}")
-    if not (good := (noise > 1 / BOUND) & (noise < BOUND)).all():
-        raise InvalidNoise(
-            f"noise variances must be positive and below {BOUND:g}, row {int(np.argmin(good))} is {noise[~good][0]}"
-        )
-    return y, noise
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-RBF = '{ kernel = "rbf", length_scale = 1.0 }'
 DOT = '{ kernel = "dot_product", sigma_0 = 1.0 }'
 NAMES = '{ kernel = "identity" }'
+COUNTS = (25, 7, 4)  # points in every column of a grid, by their number
 
 
 def template(
@@ -17,22 +17,35 @@ def template(
     items: int = 20,
     features: int = 1,
     dimension: int | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    length_scale: float = 1.0,
     policy: Literal["private", "exact"] = "private",
+    epsilon: float = 3.0,
+    releases: int = 10,
+    every: str = "1d",
 ) -> str:
     """The text of a study over a ``catalogue`` (a CSV file of so many items and features), or over numbers."""
     if (catalogue is None) == (dimension is None):
         raise TypeError("template needs a catalogue or a dimension, not both")
+    smooth = f'{{ kernel = "rbf", length_scale = {length_scale!r} }}'
     if catalogue is not None:
-        kernel = RBF if features else NAMES
+        kernel = smooth if features else NAMES
         inputs = f"catalogue = {_quoted(catalogue)}{_OR_NUMBERS}\nnormalise = false   # true: features of unit length"
         basis = f'kind = "eigen"\nrank = {max(1, min(40, items))}   # at most as many as there are items'
     else:
-        p = dimension or 1
-        kernel = RBF if p <= 3 else DOT
-        inputs = f"dimension = {p}{_OR_ITEMS}\nbounds = [0.0, 1.0]   # of every column; or [[lowest, highest], …]"
-        grid = f'kind = "landmarks"\ngrid = {{ from = 0.0, to = 1.0, count = {(25, 7, 4)[min(p, 3) - 1]} }}'
-        basis = f"{grid}   # in every column; or points = [[0.1], …]" if p <= 3 else 'kind = "features"'
-    return _TEXT.format(name=_quoted(name), kernel=kernel, inputs=inputs, basis=basis, policy=policy)
+        kernel = smooth if dimension and dimension <= len(COUNTS) else DOT
+        low, high = bounds
+        inputs = f"dimension = {dimension}{_OR_ITEMS}\nbounds = [{low!r}, {high!r}]{_OR_PAIRS}"
+        basis = _basis(dimension or 1, low, high)
+    said = {"policy": policy, "every": _quoted(every), "epsilon": repr(epsilon), "releases": repr(releases)}
+    return _TEXT.format(name=_quoted(name), kernel=kernel, inputs=inputs, basis=basis, **said)
+
+
+def _basis(p: int, low: float, high: float) -> str:
+    if p > len(COUNTS):
+        return 'kind = "features"'
+    grid = f"{{ from = {low!r}, to = {high!r}, count = {COUNTS[p - 1]} }}"
+    return f'kind = "landmarks"\ngrid = {grid}   # in every column; or points = [[0.1], …]'
 
 
 def _quoted(text: str) -> str:
@@ -41,6 +54,7 @@ def _quoted(text: str) -> str:
 
 _OR_NUMBERS = "   # beside this file: a header, then name and numeric features; or: dimension = 2, bounds = …"
 _OR_ITEMS = '   # numbers in an input; or: catalogue = "items.csv", with normalise = true or false'
+_OR_PAIRS = "   # of every column; or [[lowest, highest], …]"
 _TEXT = """\
 # A study of Motet: what is learned, of which inputs, under which promise.
 
@@ -70,10 +84,10 @@ examples_per_client = 500
 
 [release]
 policy = "{policy}"   # private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other
-every = "1d"      # 30s, 15m, 12h, 1d
-epsilon = 3.0     # all releases together
-delta = 1e-5
-releases = 10     # that share epsilon
+every = {every}      # 30s, 15m, 12h, 1d
+epsilon = {epsilon}     # all releases together; the smaller, the more private
+delta = 1e-5      # well below one over the number of clients
+releases = {releases}     # that share epsilon
 per = "study"     # the study ends after them; "client": each client retires after as many
 examples = 5      # that a client is expected to have
 

@@ -2,45 +2,150 @@
 
 from __future__ import annotations
 
-import json
+import shlex
+import shutil
+import signal
 import sys
-from typing import Annotated
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.live import Live
 
-from motet.commands.terminal import progress_bar
+from motet.commands.terminal import AsJson, one_line_errors, show
+from motet.errors import MotetError
+
+if TYPE_CHECKING:
+    from motet.demo.play import Demo
+    from motet.demo.progress import State
+
+NEEDED = ("fastapi", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
+REDRAW = 0.2  # seconds
 
 
 def demo(
-    clients: Annotated[int, typer.Option(min=10, max=5000, help="How many clients the study has.")] = 200,
-    examples: Annotated[int, typer.Option(min=1, max=40, help="How many samples each client has.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON and nothing else.")] = False,
+    clients: Annotated[int, typer.Option(min=20, max=20_000, help="How many listeners send ratings.")] = 2000,
+    exact: Annotated[bool, typer.Option("--exact", help="Release without noise, to see what the noise costs.")] = False,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="End so many seconds after the start; else Ctrl-C ends it.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated listeners.")] = 0,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="The server's port; else the first free one from 8000.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Learn a small simulated study, and compare separate, pooled and mixed learning."""
-    from motet.demo import run, simulate
+    """Serve a study on this machine, watch simulated listeners learn from each other, and try it yourself."""
+    end = time.monotonic() + (seconds or float("inf"))
+    with one_line_errors(), _signals() as asked:
+        _require_server()
+        from motet.demo.play import Demo
 
-    study = simulate(clients, examples, seed)
-    console = Console(stderr=as_json)
-    with progress_bar(console, "examples", len(study.y)) as advance:
-        result = run(study, advance)
-    if as_json:
-        sys.stdout.write(json.dumps(result.to_dict()) + "\n")
-        return
-    table = Table(title=f"{clients} clients with {examples} noisy samples each", title_justify="left")
-    for name, style in (("learned", "bold"), ("error", ""), ("what it is", "dim")):
-        table.add_column(name, style=style, justify="right" if name == "error" else "left")
-    for name, meaning in _MEANINGS.items():
-        table.add_row(name, f"{result.to_dict()[name]:.4f}", meaning)
-    console.print(table)
-    console.print("error: root mean squared, against the clients' true curves", style="dim")
+        def ended() -> bool:
+            return bool(asked) or time.monotonic() > end
+
+        with Demo(clients, exact=exact, seed=seed, port=port) as playing:
+            console = Console(stderr=as_json)
+            if console.is_terminal:
+                _draw(playing, console, ended)
+            elif not as_json:
+                _tell(playing, ended)
+            if playing.state.done and not as_json:
+                _invite(playing.state)
+            _wait(playing, ended)
+        playing.check()
+        if as_json:
+            show(playing.state.to_dict())
 
 
-_MEANINGS = {
-    "separate": "every client alone, α = 0",
-    "pooled": "one curve for all, α = 1",
-    "mixed": "the average of all plus each client's own shift",
-    "passive": "the same for clients that sent nothing: a release and their own samples",
-}
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Those that came and ask us to end; nothing is interrupted, so that nothing is left half done."""
+    asked: list[int] = []
+    known = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(number, lambda number, _: asked.append(number)) for number in known]
+    try:
+        yield asked
+    finally:
+        for number, handler in zip(known, before):
+            signal.signal(number, handler)
+
+
+def _require_server() -> None:
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise MotetError(f"the demo runs a server and needs {name}: pip install 'motet[server]'")
+
+
+# --- on a terminal, or without one ---
+
+
+def _draw(playing: Demo, console: Console, ended: Callable[[], bool]) -> None:
+    """A view, drawn again until all is done."""
+    from motet.demo.live import view
+
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            over = ended() or playing.state.done
+            live.update(view(playing.state, console.width), refresh=True)
+            if over:
+                return
+            playing.check()
+            time.sleep(REDRAW)
+
+
+def _tell(playing: Demo, ended: Callable[[], bool]) -> None:
+    """A line for each step and each release."""
+    from motet.demo.live import conclusion, line
+
+    state, said, told = playing.state, "", 0
+    while True:
+        over = ended() or state.done
+        for release in state.releases[told:]:
+            _say(line(state, release))
+            told += 1
+        if state.doing != said:
+            said = state.doing
+            _say(said)
+        if over:
+            break
+        playing.check()
+        time.sleep(REDRAW)
+    if (text := conclusion(state)) is not None:
+        _say(text)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _invite(state: State) -> None:
+    """Commands to try in another terminal; not broken into lines, so that they can be copied."""
+    motet, url, folder = _program(), state.url, shlex.quote(str(state.folder))
+    _say(f"\nStill up at {url}, until Ctrl-C. Try in another terminal:\n")
+    _say("  # ten artists for a passive listener, whose ratings stay on this machine")
+    _say(f"  {motet} predict --url {url} --own {folder}/me.csv --top 10\n")
+    _say("  # what a stranger can rebuild from the release")
+    _say(f"  {motet} audit {url}\n")
+    _say("  # ratings of your own")
+    _say(f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv --url {url}\n")
+
+
+def _program() -> str:
+    """What to type for this very program."""
+    here, found = Path(sys.executable).with_name("motet"), shutil.which("motet")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "motet"
+    return shlex.quote(str(here)) if here.exists() else f"{shlex.quote(sys.executable)} -m motet"
+
+
+def _wait(playing: Demo, ended: Callable[[], bool]) -> None:
+    while not ended():
+        playing.check()
+        time.sleep(REDRAW)

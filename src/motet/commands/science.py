@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from motet.commands.servers import obtained
 from motet.commands.terminal import one_line_errors, progress_bar
 from motet.errors import MotetError
 
@@ -53,24 +54,27 @@ def reproduce(
 
 
 def audit(
-    file: Annotated[Path, typer.Argument(help="A release of a study.")],
-    later: Annotated[Path | None, typer.Argument(help="Another release of the same study.")] = None,
+    release: Annotated[str, typer.Argument(help="A release's file, or the address of a server: its current one.")],
+    later: Annotated[str | None, typer.Argument(help="Another release of the same study, file or address.")] = None,
     own: Annotated[
         Path | None,
-        typer.Option(help="A CSV of what you sent in between: client, name (or the inputs' columns), y and noise."),
+        typer.Option(help="A table of what you sent in between: client, name (or the inputs' columns), y and noise."),
     ] = None,
-    suspects: Annotated[Path | None, typer.Option(help="A CSV like that of clients who may be in.")] = None,
+    suspects: Annotated[Path | None, typer.Option(help="A table like that of clients who may be in.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all that was rebuilt as JSON, nothing else.")] = False,
 ) -> None:
-    """Attack releases with nothing but their files, and show what can be rebuilt of the clients."""
+    """Attack releases with nothing but themselves, and show what can be rebuilt of the clients."""
     with one_line_errors():
-        from motet.exposure import expose, load, read_clients
-
-        releases = sorted((load(path) for path in (file, later) if path is not None), key=lambda r: r.version)
         if own is not None and later is None:
-            raise MotetError("--own is what you sent between two releases: give the later file too")
-        mine, others = ({} if path is None else read_clients(path, releases[-1]) for path in (own, suspects))
-        exposed = expose(*releases, own=mine.values(), suspects=others)
+            raise MotetError("--own is what you sent between two releases: give the later one too")
+        releases = sorted((obtained(where) for where in (release, later) if where), key=lambda found: found.version)
+        from motet.exposure import expose  # heavy, and not needed for a refusal
+        from motet.tables import read_clients
+
+        catalogue, dimension = releases[-1].model.catalogue, releases[-1].landmarks.shape[1]
+        mine, others = ({} if path is None else read_clients(path, catalogue, dimension) for path in (own, suspects))
+        suspected = {client: examples.triples for client, examples in others.items()}
+        exposed = expose(*releases, own=[examples.triples for examples in mine.values()], suspects=suspected)
     if as_json:
         sys.stdout.write(json.dumps(exposed.to_dict()) + "\n")
         return

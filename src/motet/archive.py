@@ -1,0 +1,189 @@
+"""A backup of a study: one zip file with its study file, its database as it was at one moment, and its catalogue.
+
+The files lie side by side under plain names, so that a restored study needs nothing of the place where it was, and a
+manifest has the SHA-256 of each. A backup keeps what is removed or forgotten later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from sqlalchemy.engine import make_url
+
+from motet import __version__
+from motet.errors import InvalidStore, InvalidStudy
+from motet.publications import given_version
+from motet.reading import is_sqlite, reading
+from motet.store import setting
+from motet.study import Study
+
+MANIFEST = "manifest.json"
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
+VALUE = r"""(?:"[^"\n]*"|'[^'\n]*')"""
+
+
+def _plain(name: str) -> str:
+    """A name that leads nowhere else."""
+    if name in ("", ".", "..", MANIFEST) or not name.isprintable() or set(name) & set("/\\:"):
+        raise ValueError
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain)]
+
+
+class Manifest(BaseModel):
+    """``made`` is before the database was copied, ``version`` the newest that the copy knows of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    format: Literal[1] = 1
+    motet: str = __version__
+    study: Name
+    database: Name
+    made: float  # seconds since 1970
+    version: int
+    files: dict[Name, str]  # SHA-256 of each
+
+
+# --- writing one ---
+
+
+def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
+    """Write a study's backup to a new file that only its owner may read; a server may go on meanwhile."""
+    url = make_url(study.store_url)
+    if not is_sqlite(url):
+        raise InvalidStore("expected a study kept in SQLite, got PostgreSQL: back its database up with pg_dump")
+    with reading(study):  # there is a database, and it is a study's
+        pass
+    with new_file(file) as handle, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near:
+        made, database = time.time() if now is None else now, Path(str(url.database))
+        version = _copied(study, database, Path(near) / database.name)
+        names = _gathered(study, Path(near)) | {"database": database.name}
+        files = {name: _digest(Path(near, name)) for name in names.values()}
+        if len(files) < len(names):
+            raise InvalidStudy(f"{study.path}: expected files that have names of their own, got {', '.join(files)}")
+        manifest = Manifest(study=study.path.name, database=database.name, made=made, version=version, files=files)
+        with zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+            for name in files:
+                archive.write(Path(near, name), name)
+            archive.writestr(MANIFEST, manifest.model_dump_json(indent=2))
+    return manifest
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that was not there, for its owner alone; where writing fails nothing of it is left."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
+            try:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            except BaseException:
+                path.unlink()
+                raise
+    except FileExistsError:
+        raise InvalidStore(f"{path} is there already: choose another name, or move it away") from None
+    except OSError as error:
+        raise InvalidStore(f"cannot write {path}: {error.strerror}; choose another place") from None
+
+
+def _copied(study: Study, database: Path, copy: Path) -> int:
+    """Copy the database as it is at one moment, without what was deleted; the newest version that it knows of."""
+    try:
+        with closing(sqlite3.connect(database, timeout=60, isolation_level=None)) as source:
+            source.execute("VACUUM INTO ?", (str(copy),))
+    except sqlite3.Error as error:
+        raise InvalidStore(f"{database}: cannot be copied, {error}; see what motet verify says") from None
+    with reading(replace(study, store_url=f"sqlite:///{copy}")) as connection:
+        if (reason := study.contradicts(setting(connection, "pinned") or "")) is not None:
+            raise InvalidStore(f"{study.path}: {reason}; put that right, else a backup could not be served")
+        return given_version(connection)
+
+
+def _gathered(study: Study, folder: Path) -> dict[str, str]:
+    """Copy study file and catalogue to a folder, where the one names the other and the database as lying beside it."""
+    text = study.path.read_text(encoding="utf-8-sig")
+    said, names = tomllib.loads(text), {"study": study.path.name}
+    if (catalogue := said["inputs"].get("catalogue")) is not None:
+        names["catalogue"] = Path(catalogue).name
+        shutil.copyfile(study.path.parent / catalogue, folder / names["catalogue"])
+        text = _beside(text, "inputs", "catalogue", names["catalogue"])
+    if (given := said.get("store", {}).get("url")) is not None:
+        url = make_url(given)
+        text = _beside(text, "store", "url", str(url.set(database=Path(str(url.database)).name)))
+    (folder / study.path.name).write_text(text, encoding="utf-8")
+    return names
+
+
+def _beside(text: str, section: str, key: str, value: str) -> str:
+    """A study file's text with another value of a key, and nothing else changed."""
+    wanted = tomllib.loads(text)
+    if wanted[section][key] == value:
+        return text
+    wanted[section][key] = value
+    line = re.compile(rf"(^\s*\[{section}\].*?^\s*{key}\s*=\s*){VALUE}", re.MULTILINE | re.DOTALL)
+    changed = line.sub(lambda found: found[1] + json.dumps(value, ensure_ascii=False), text, count=1)
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(changed) == wanted:
+            return changed
+    raise InvalidStudy(f'{section}.{key}: expected a line {key} = "…" below [{section}], got none: write it so')
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --- reading one ---
+
+
+def extract(file: Path, folder: Path) -> Manifest:
+    """Write all files of a backup into an empty folder, checked against the manifest."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            manifest = Manifest.model_validate_json(archive.read(MANIFEST))
+            _check_names(manifest, archive.namelist())
+            for name, digest in manifest.files.items():
+                with archive.open(name) as source, new_file(folder / name) as target:
+                    shutil.copyfileobj(source, target)
+                if _digest(folder / name) != digest:
+                    raise zipfile.BadZipFile(f"another {name} than was written")
+    except OSError as error:
+        raise InvalidStore(f"cannot read {file}: {error.strerror}; expected a backup that motet made") from None
+    except (*BROKEN, KeyError) as error:
+        raise InvalidStore(f"{file}: expected a backup that motet made, got {_why(error)}; take another one") from None
+    return manifest
+
+
+def _check_names(manifest: Manifest, names: list[str]) -> None:
+    """The archive has what the manifest says, each once."""
+    named = {manifest.study, manifest.database} <= manifest.files.keys()
+    if not named or sorted(names) != sorted([MANIFEST, *manifest.files]):
+        raise zipfile.BadZipFile("other files than its manifest names")
+
+
+def _why(error: Any) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        return f"a manifest that cannot be read, at {'.'.join(map(str, first['loc'])) or 'its beginning'}"
+    if isinstance(error, KeyError):
+        return "an archive without a manifest"
+    return str(error) or type(error).__name__

@@ -1,0 +1,76 @@
+"""How commands reach a study's server: with whose token, how patiently, and its refusals in their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from motet.commands.terminal import token
+from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
+
+if TYPE_CHECKING:
+    from motet.catalogue import Catalogue
+    from motet.client import Client
+    from motet.disclosed import Disclosed
+
+IMPATIENT, PATIENT = 2, 6  # how often a request is repeated where somebody waits, and where much is under way
+CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"
+NO_CLIENT = f"the server knows no client with this token: set {CLIENT} to another; the operator can make you one"
+NO_OPERATOR = f"this token is not the operator's: set {OPERATOR} to the one that motet serve was given, or showed"
+
+
+@contextmanager
+def server_at(url: str, token: str, refused: str = NO_CLIENT, *, retries: int = IMPATIENT) -> Iterator[Client]:
+    """``refused`` is what to say where the token does not open what is asked for."""
+    from motet.client import Client
+
+    try:
+        with Client(url, token, retries=retries) as server:
+            yield server
+    except (Unauthorized, Forbidden):
+        raise Unauthorized(refused) from None
+    except Unreachable as error:
+        raise Unreachable(f"{error} (--url, MOTET_URL)") from None
+    except NotReleased as error:
+        raise NotReleased(f"{error}; try again then") from None
+
+
+def operator_at(url: str) -> AbstractContextManager[Client]:
+    return server_at(url, token("the operator's", OPERATOR), NO_OPERATOR)
+
+
+def client_token() -> str:
+    return token("a client's", CLIENT)
+
+
+def fetched(url: str) -> Disclosed:
+    """The current release. No token is sent, nor asked for, unless the study gives releases to its clients only."""
+    try:
+        with server_at(url, "") as anyone:
+            return anyone.disclosed()
+    except Unauthorized:
+        known = token("a client's", CLIENT, OPERATOR, why=" (releases of this study are for its clients only)")
+    with server_at(url, known) as client:
+        return client.disclosed()
+
+
+def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
+    """The catalogue of a study and how many numbers an input has, as its server tells of it."""
+    from motet.answers import field_of
+    from motet.catalogue import Catalogue
+
+    dimension, spec = field_of(study, "dimension", int), field_of(study, "model", dict).get("catalogue")
+    if spec is None:
+        return None, dimension
+    return Catalogue.from_spec({key: field_of(spec, key, list) for key in ("names", "vectors")}), dimension
+
+
+def obtained(where: str) -> Disclosed:
+    """A release from a server's address or from a file."""
+    if where.startswith(("http://", "https://")):
+        return fetched(where)
+    from motet.exposure import load
+
+    return load(Path(where))

@@ -1,0 +1,85 @@
+"""All that a study holds of one client, for whoever asks what is known of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, func, select
+
+from motet import records
+from motet.errors import InvalidData, UnknownTask
+from motet.publications import restorations
+from motet.records import PRESENT
+from motet.store import clients, examples, log, releases, taken
+from motet.study import Study
+
+EXACT = (
+    "{Made} while examples of this client were here. Exact releases: whoever kept two of them may rebuild from the "
+    "copies what the client had sent, also after it was removed here."
+)
+PRIVATE = (
+    "{Made} while examples of this client were here. Copies stay in the world; they, and the noisy sums that are kept "
+    "to improve later releases, tell of the client no more than (ε, δ) = ({epsilon:g}, {delta:g}) allows."
+)
+NONE = "No release was made while examples of this client were here."
+FORGOTTEN = "This client was forgotten: only its random id is left in the log, so that its number is not given again."
+LOST = "{Versions} may have been released before a backup was restored, and may hold this client too."
+COPIES = "Backups that were made earlier keep what was removed later."
+
+
+def holdings(connection: Connection, study: Study, who: str) -> dict[str, Any]:
+    """What the tables have of a client, by its name or id, in plain words where words are needed; never its token."""
+    client = _found(connection, who)
+    id = client["id"] if client is not None else who
+    history = [dict(row) for row in connection.execute(_history(id)).mappings()]
+    if client is None and not history:
+        raise UnknownTask(f"no client has the name or id {who!r}: motet clients lists them")
+    held, gone = _examples(connection, study, id)
+    found: dict[str, Any] = {"study": study.name, "id": id}
+    if client is not None:
+        found |= {"name": client["name"], "revoked": client["revoked"]}
+    found |= {"examples": held, "removed": gone, "log": history}
+    if study.private and study.release.per == "client":
+        chosen = select(taken.c.releases).where(taken.c.client == id)
+        found["releases_taken_part_in"] = connection.execute(chosen).scalar() or 0
+    return found | {"notes": _notes(connection, study, history, forgotten=client is None)}
+
+
+def _found(connection: Connection, who: str) -> RowMapping | None:
+    chosen = select(clients.c.id, clients.c.name, clients.c.revoked)
+    rows = connection.execute(chosen.where((clients.c.id == who) | (clients.c.name == who))).mappings().all()
+    if len(rows) > 1:
+        raise InvalidData(f"{who!r} is the name of one client and the id of another: give the id of the one you mean")
+    return rows[0] if rows else None
+
+
+def _history(id: str) -> Any:
+    return select(log.c.sequence, log.c.kind, log.c.example).where(log.c.client == id).order_by(log.c.sequence)
+
+
+def _examples(connection: Connection, study: Study, id: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Those that are here, with inputs as they were sent, and the ids of those that were removed."""
+    model = study.model
+    here = connection.execute(select(examples).where(examples.c.client == id, PRESENT).order_by(examples.c.id)).all()
+    gone = select(examples.c.id).where(examples.c.client == id, ~PRESENT).order_by(examples.c.id)
+    rows = records.from_bytes(model, [row.x for row in here]) if here else None
+    inputs = [] if rows is None else rows.tolist() if model.catalogue is None else model.catalogue.name_rows(rows)
+    held = [
+        {"id": row.id, "x": x, "y": row.y, "noise": row.noise, "sequence": row.sequence} for row, x in zip(here, inputs)
+    ]
+    return held, list(connection.execute(gone).scalars())
+
+
+def _notes(connection: Connection, study: Study, history: list[dict[str, Any]], *, forgotten: bool) -> list[str]:
+    """What releases may still hold, and where else something may be."""
+    notes = [FORGOTTEN] if forgotten else []
+    made = select(func.min(releases.c.version), func.max(releases.c.version))
+    begin, end = (history[0]["sequence"], history[-1]["sequence"]) if history else (0, 0)
+    while_here = releases.c.sequence.between(begin, end - 1) if forgotten else releases.c.sequence >= begin
+    first, last = connection.execute(made.where(while_here)).one() if history else (None, None)
+    made_then = f"Release {first} was made" if first == last else f"Releases {first} to {last} were made"
+    words = PRIVATE if study.private else EXACT
+    notes.append(NONE if first is None else words.format(Made=made_then, **study.release.model_dump()))
+    lost = [one.versions.capitalize() for one in restorations(connection) if one.versions]
+    notes += [LOST.format(Versions=versions) for versions in lost]
+    return [*notes, COPIES]

@@ -1,0 +1,103 @@
+"""A study with its database and a publisher whose clock we turn, in this process."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from motet import records
+from motet.ledger import Noise, opendp_noise
+from motet.publisher import Publisher, pin
+from motet.records import Addition, Example
+from motet.store import Store
+from motet.study import Study
+
+BEGIN, EVERY = 1_000_000.0, 10.0  # seconds
+EXACT = """
+[study]
+name = "Growth"
+[model]
+alpha = 0.5
+lam = 0.1
+common = { kernel = "rbf", length_scale = 1.0 }
+individual = { kernel = "dot_product", sigma_0 = 1.0 }
+[inputs]
+dimension = 1
+[limits]
+y = [-10.0, 10.0]
+[release]
+policy = "exact"
+every = "10s"
+"""
+GRID = '[basis]\nkind = "landmarks"\ngrid = { from = -2.0, to = 2.0, count = 5 }\n'
+FIXED = EXACT + GRID
+PRIVATE = FIXED.replace("lam = 0.1", "lam = 0.1\nsigma2 = 1.0").replace(
+    'policy = "exact"', 'policy = "private"\nepsilon = 3.0\nreleases = 6'
+)
+PER_CLIENT = PRIVATE.replace("releases = 6", 'releases = 3\nper = "client"')
+
+
+class Kept:
+    """``now`` is what the clock says."""
+
+    def __init__(self, path: Path, *, begun: bool = True, noise: Noise = opendp_noise) -> None:
+        self.study = Study.load(path)
+        self.store = Store(self.study.store_url)
+        self.now = BEGIN
+        if begun:
+            pin(self.store, self.study, now=self.now)
+        self.publisher = Publisher(self.store, self.study, clock=lambda: self.now, noise=noise)
+
+    def enrol(self, *names: str) -> list[str]:
+        with self.store.transaction() as connection:
+            return [client.id for client in records.enrol(connection, names)]
+
+    def add(self, client: str, *examples: tuple[float, float], first: int = 0) -> None:
+        """Examples x, y, with their number as id."""
+        new = [Example(str(first + k), struct.pack("<d", x), y, 1.0) for k, (x, y) in enumerate(examples)]
+        with self.store.transaction() as connection:
+            Addition(client, new, 500)(connection)
+
+    def do(self, command: Any, *arguments: Any) -> None:
+        with self.store.transaction() as connection:
+            command(connection, *arguments)
+        self.store.scrub()
+
+    def release(self, times: int = 1) -> list[int | None]:
+        """What the next scheduled times bring."""
+        made = []
+        for _ in range(times):
+            self.now += self.study.release.seconds
+            made.append(self.publisher.tick())
+        return made
+
+    def execute(self, statement: str, *values: Any) -> None:
+        """Behind everybody's back."""
+        with closing(sqlite3.connect(self.study.path.with_suffix(".db"), timeout=10)) as database:
+            database.execute(statement, values)
+            database.commit()
+
+
+@contextmanager
+def kept(folder: Path, body: str, **how: Any) -> Iterator[Kept]:
+    """A study file in a folder, with ann, bob and cleo, who have sent two examples each."""
+    path = folder / "study.toml"
+    path.write_text(body, encoding="utf-8")
+    study = Kept(path, **how)
+    for k, client in enumerate(study.enrol("ann", "bob", "cleo")):
+        study.add(client, (0.5 * k, 1.0), (-1.0, 0.5 * k))
+    try:
+        yield study
+    finally:
+        study.store.close()
+
+
+def reopened(path: Path, now: float) -> Kept:
+    """A study that is there already, at a time."""
+    study = Kept(path, begun=False)
+    study.now = now
+    return study

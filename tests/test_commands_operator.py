@@ -1,0 +1,277 @@
+"""The operator's commands as the real program: what each does, and its likeliest mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import runpy
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from motet import records
+from motet.study import Study
+from tests.kept import EXACT, PRIVATE, Kept, kept
+from tests.scenarios.harness import CURVES, program, write_study
+
+FORKS = get_context("forkserver")
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
+
+
+@dataclass
+class Ended:
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def well(self) -> str:
+        """What it printed, where all went well."""
+        assert (self.code, self.err) == (0, ""), self.err
+        return self.out
+
+
+def motet(*arguments: object) -> str:
+    """What the program prints, started as people start it."""
+    command = [sys.executable, "-m", "motet", *map(str, arguments)]
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run(command, env=ENVIRONMENT, check=False, **how)
+    return Ended(done.returncode, done.stdout, done.stderr).well
+
+
+def forked(folder: Path, *arguments: object, **variables: str) -> Ended:
+    """The same program, in a process forked from one that has imported it: that takes a tenth of the time."""
+    streams = folder / "stdout", folder / "stderr"
+    process = FORKS.Process(target=_main, args=([str(a) for a in arguments], streams, ENVIRONMENT | variables))
+    process.start()
+    process.join(120)
+    return Ended(process.exitcode, *(stream.read_text(encoding="utf-8") for stream in streams))
+
+
+def _main(arguments: list[str], streams: tuple[Path, Path], environment: dict[str, str]) -> None:
+    for descriptor, path in zip((0, 1, 2), (Path(os.devnull), *streams)):
+        how = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        os.dup2(os.open(path, how, 0o600), descriptor)
+    sys.stdin = os.fdopen(0, closefd=False)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["motet", *arguments]
+    runpy.run_module("motet", run_name="__main__")
+
+
+def check_mistakes(folder: Path, *mistakes: tuple[str, list[object]]) -> None:
+    """Each exits with 1 and has one line on standard error that says this, and nothing else."""
+    for line, arguments in mistakes:
+        ended = forked(folder, *arguments)
+        assert (ended.code, ended.out) == (1, ""), ended.err
+        assert ended.err.startswith("motet: ")
+        assert ended.err.count("\n") == 1
+        assert line in ended.err
+
+
+@contextmanager
+def private(folder: Path) -> Iterator[Kept]:
+    """Two releases, and a client that has removed something."""
+    with kept(folder, PRIVATE.replace('"10s"', '"365d"')) as study:
+        with study.store.snapshot() as connection:
+            ann = records.listed(connection)[0]["id"]
+        study.release()
+        study.do(records.remove, ann, "1")
+        study.release()
+        yield study
+
+
+# --- init ---
+
+
+def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
+    (tmp_path / "items").mkdir()
+    (tmp_path / "items" / "artists.csv").write_text("name,loud,fast\na,10,20\nb,40,60\nc,0,0\n", encoding="utf-8")
+    path = tmp_path / "my study.toml"
+    inputs = ["--name", 'Taste "1"', "--catalogue", tmp_path / "items" / "artists.csv"]
+    said = motet("init", path, *inputs, "--epsilon", 1, "--releases", 4, "--every", "12h")
+    assert f"motet serve '{path}'" in said
+    assert "a private study over 3 items" in said
+    study = Study.load(path)
+    assert (study.name, study.release.epsilon, study.release.releases) == ('Taste "1"', 1.0, 4)
+    assert study.release.seconds == 12 * 3600
+    assert 'catalogue = "items/artists.csv"' in path.read_text(encoding="utf-8")
+    assert "length_scale = 25.0" in path.read_text(encoding="utf-8")  # half of what is between the items
+    numbers = ["--policy", "exact", "--dimension", 2, "--bounds", -2, 3]
+    found = json.loads(forked(tmp_path, "init", path, "--force", *numbers, "--json").well)
+    assert found == {"study": str(path), "name": "A new study", "policy": "exact"}
+    study = Study.load(path)
+    assert (study.private, study.dimension, study.bounds) == (False, 2, ((-2.0, 3.0), (-2.0, 3.0)))
+
+
+def test_init_mistakes(tmp_path: Path) -> None:
+    there = tmp_path / "there.toml"
+    there.write_text("mine", encoding="utf-8")
+    new = tmp_path / "new.toml"
+    check_mistakes(
+        tmp_path,
+        ("there.toml is there already: choose another name, or overwrite it with --force", ["init", there]),
+        ("expected --catalogue or --dimension, got both", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
+        ("expected a CSV file of items, got [Errno 2]", ["init", new, "--catalogue", "a.csv"]),
+        ('there.toml, release.every: expected a time such as "30s"', ["init", there, "--force", "--every", "daily"]),
+    )
+    assert there.read_text(encoding="utf-8") == "mine"
+    assert not new.exists()
+    assert forked(tmp_path, "init", new, "--policy", "secret").code == 2
+
+
+def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
+    """What an option gives is not asked for, and what cannot be is asked again."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "motet", "init", "study.toml", "--releases", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
+        os.write(ours, b"Growth\n2\n5 1\n0, 10\n\n99\n0.5\n2h\n")
+        said = asking.communicate(timeout=60)[0].decode()
+    os.close(theirs)
+    asked = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "a private study over inputs of 2 numbers" in said
+    assert "expected two numbers such as 0 1, the lower one first, got '5 1'" in asked
+    assert "expected a number above 0 (1e-6 or more) and at most 20, got '99'" in asked
+    assert "How many releases" not in asked
+    study = Study.load(tmp_path / "study.toml")
+    assert (study.name, study.bounds, study.release.epsilon) == ("Growth", ((0.0, 10.0), (0.0, 10.0)), 0.5)
+    assert (study.release.releases, study.release.seconds) == (2, 7200.0)
+
+
+# --- export ---
+
+
+def test_export_has_all_of_a_client_and_no_token(tmp_path: Path) -> None:
+    with private(tmp_path) as study:
+        out = tmp_path / "ann.json"
+        assert motet("export", study.study.path, "ann", "--out", out) == f"1 example of ann in {out}.\n"
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+        found = json.loads(out.read_text(encoding="utf-8"))
+        assert found["examples"] == [{"id": "0", "x": [0.0], "y": 1.0, "noise": 1.0, "sequence": 1}]
+        assert (found["study"], found["name"], found["revoked"], found["removed"]) == ("Growth", "ann", False, ["1"])
+        assert [(row["kind"], row["example"]) for row in found["log"]] == [("add", None), ("remove", "1")]
+        assert "Releases 1 to 2 were made while" in found["notes"][0]
+        assert "(ε, δ) = (3, 1e-05)" in found["notes"][0]
+        with study.store.snapshot() as connection:
+            tokens = connection.exec_driver_sql("SELECT token FROM clients").scalars().all()
+        assert not any(token in out.read_text(encoding="utf-8") for token in tokens)
+
+        study.do(records.forget, found["id"])
+        left = json.loads(forked(tmp_path, "export", study.study.path, found["id"]).well)
+        assert (left["examples"], left["removed"], "name" in left) == ([], [], False)
+        assert [row["kind"] for row in left["log"]] == ["add", "remove", "forget"]
+        assert left["notes"][0].startswith("This client was forgotten")
+
+
+def test_export_of_oneself(tmp_path: Path) -> None:
+    body = CURVES + '[release]\npolicy = "exact"\nevery = "1d"\n'
+    with program(write_study(tmp_path, body)) as running:
+        with running.operator() as operator:
+            (ann,) = operator.enroll(["ann"])
+        with running.client(ann.token) as me:
+            me.send_many([[0.5], [1.5]], [1.0, 2.0], ids=["a", "b"])
+        found = json.loads(forked(tmp_path, "export", running.url, MOTET_TOKEN=ann.token).well)
+        examples = [{"id": "a", "x": [0.5], "y": 1.0, "noise": 1.0}, {"id": "b", "x": [1.5], "y": 2.0, "noise": 1.0}]
+        assert (found["study"], found["id"], found["examples"]) == ("Scenario", ann.id, examples)
+        check_mistakes(
+            tmp_path,
+            ("expected a client's token, got none: set MOTET_TOKEN", ["export", running.url]),
+            ("a server shows each client its own", ["export", running.url, "ann"]),
+        )
+        other = forked(tmp_path, "export", running.url, MOTET_TOKEN="nobody's")
+        assert (other.code, "nobody's" in other.err, other.err.count("\n")) == (1, False, 1)
+
+
+def test_export_mistakes(tmp_path: Path) -> None:
+    with private(tmp_path) as study:
+        path = study.study.path
+        check_mistakes(
+            tmp_path,
+            ("no client has the name or id 'dora'", ["export", path, "dora"]),
+            (f"expected whom to export: motet export {path} NAME", ["export", path]),
+            ("is there already", ["export", path, "ann", "--out", path]),
+            ("motet init writes one", ["export", tmp_path / "none.toml", "ann"]),
+        )
+
+
+# --- verify, backup and restore ---
+
+
+def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
+    with private(tmp_path) as study:
+        path, file, folder = study.study.path, tmp_path / "monday.zip", tmp_path / "re stored"
+        table = motet("verify", path)
+        assert "Growth" in table
+        assert table.count("│ ok ") == 8
+        assert "byte for byte" in table
+        said = motet("backup", path, file)
+        assert "with releases up to 2; only you can read it" in said
+        assert "keeps what clients remove or forget" in said
+    said = motet("restore", file, folder)  # its next release was due long ago, so it may have come since
+    assert "Version 3 may have been released since: counted as made and charged to the budget." in said
+    assert f"motet serve '{folder}/study.toml'" in said
+    found = json.loads(forked(tmp_path, "verify", folder / "study.toml", "--json").well)
+    assert found["ok"]
+    told = {check["name"]: check["text"] for check in found["checks"]}
+    assert "version 3 counted as made" in told["versions"]
+    assert told["ledger"].startswith("3 releases, 1 of them by a restore; ε spent")
+
+
+def test_backup_and_restore_for_programs(tmp_path: Path) -> None:
+    with kept(tmp_path, EXACT) as study:
+        study.release()
+        made = json.loads(forked(tmp_path, "backup", study.study.path, tmp_path / "b.zip", "--json").well)
+        assert (made["version"], sorted(made["files"])) == (1, ["study.db", "study.toml"])
+        found = json.loads(
+            forked(tmp_path, "restore", tmp_path / "b.zip", tmp_path / "new", "--last", 7, "--json").well
+        )
+        assert (found["study"], found["version"], found["last"]) == (str(tmp_path / "new" / "study.toml"), 1, 7)
+
+
+def test_verify_mistakes(tmp_path: Path) -> None:
+    with private(tmp_path) as study:
+        study.execute("DELETE FROM ledger WHERE version = 2")
+        study.execute("UPDATE clients SET count = 9")
+        ended = forked(tmp_path, "verify", study.study.path, "--json")
+    assert ended.code == 1
+    wrong: dict[str, Any] = json.loads(ended.out)
+    assert [check["name"] for check in wrong["checks"] if check["state"] == "not"] == ["counts", "ledger"]
+    assert ended.err.startswith("motet: 2 checks of 8 not passed (counts, ledger): keep these files")
+    assert ended.err.count("\n") == 1
+    (tmp_path / "new.toml").write_text(EXACT, encoding="utf-8")
+    check_mistakes(
+        tmp_path,
+        ("got none: serve the study first, motet serve", ["verify", tmp_path / "new.toml"]),
+        ("expected a study file in TOML, got", ["verify", tmp_path / "study.db"]),
+        ("cannot read 'none.toml'", ["verify", "none.toml"]),
+    )
+
+
+def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
+    with kept(tmp_path, EXACT) as study:
+        path, there = study.study.path, tmp_path / "there"
+        there.mkdir()
+        (there / "file").touch()
+        url = '[store]\nurl = "postgresql+psycopg://me:secret@db/study"\n'
+        (tmp_path / "pg.toml").write_text(EXACT + url, encoding="utf-8")
+        assert forked(tmp_path, "backup", path, tmp_path / "b.zip").well
+        check_mistakes(
+            tmp_path,
+            ("b.zip is there already", ["backup", path, tmp_path / "b.zip"]),
+            ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
+            ("got PostgreSQL: back its database up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
+            ("there is there already: choose another folder", ["restore", tmp_path / "b.zip", there]),
+            ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
+            ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),
+        )
+        assert forked(tmp_path, "restore", tmp_path / "b.zip", tmp_path / "new", "--last", -1).code == 2
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "p.zip").exists()

@@ -1,0 +1,244 @@
+"""``motet demo`` as people run it: what it finds, that its commands work when pasted, and that it leaves nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from motet.demo.hosting import hosted
+from motet.demo.listeners import Errors
+from motet.demo.live import Scale, view
+from motet.demo.progress import Measured, Reference, State
+from motet.errors import MotetError
+from tests.scenarios.harness import END, START, poll
+
+ROOT = Path(__file__).parents[1]
+SMALL = ("--clients", "200")  # enough that sharing gains more than the noise takes
+
+
+class Playing:
+    """The program with a folder of its own for temporary files."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.temporary, self._said = folder / "tmp", folder / "said"
+        self.temporary.mkdir()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("MOTET_")}
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "motet", "demo", *options],
+                env=environment | {"TMPDIR": str(self.temporary)},
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text(encoding="utf-8")
+
+    def wait_for(self, text: str) -> None:
+        def found() -> bool:
+            assert self.process.poll() is None, self.said
+            return text in self.said
+
+        poll(found, START, text)
+
+    def end(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        self.ended()
+
+    def ended(self) -> None:
+        """Without an error, and nothing is left of it."""
+        assert self.process.wait(START) == 0, self.said
+        assert list(self.temporary.iterdir()) == []
+        assert self.processes() == []
+
+    def processes(self) -> list[str]:
+        """Commands that run and name a file of the demo: the server's and the publisher's."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.temporary) in command:
+                found.append(command)
+        return found
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(END)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Playing]]:
+    """Both beside each other, for the time of one."""
+    given = {"private": ("--json", "--seconds", "35"), "exact": ("--exact",)}
+    playing = {name: Playing(tmp_path_factory.mktemp(name), *SMALL, *options) for name, options in given.items()}
+    yield playing
+    for one in playing.values():
+        one.kill()
+
+
+@pytest.fixture(scope="module")
+def private(played: dict[str, Playing]) -> Playing:
+    return played["private"]
+
+
+@pytest.fixture(scope="module")
+def exact(played: dict[str, Playing]) -> Playing:
+    return played["exact"]
+
+
+def test_the_commands_that_it_shows_work_when_pasted(exact: Playing, tmp_path: Path) -> None:
+    exact.wait_for("send /")
+    assert len(exact.processes()) == 2
+    *_, invitation = exact.said.partition("Still up at ")
+    commands = [line.strip() for line in invitation.splitlines() if line.startswith("  ") and "#" not in line]
+    printed = [
+        subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
+        for command in commands
+    ]
+    predicted, audited, sent = (done.stdout for done in printed)
+    assert len(predicted.splitlines()) == 1 + 10
+    assert "exact" in audited
+    assert "5 accepted" in sent
+    (token,) = exact.temporary.glob("*/token")
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text() not in exact.said
+
+
+def test_sharing_beats_being_alone_and_noise_costs_a_part_of_it(private: Playing, exact: Playing) -> None:
+    private.ended()
+    found = json.loads(private.said)
+    assert found["sent"] == found["ratings"] == 1000
+    assert found["done"]
+    assert found["errors"]["active"] < found["separate"]["active"]
+    assert found["errors"]["passive"] < found["separate"]["passive"]
+    assert 0 < found["kept"] < 1
+    assert found["spent"] == pytest.approx(found["epsilon"]) == pytest.approx(3.0)
+    versions = [release["version"] for release in found["releases"]]
+    assert versions == sorted(set(versions))
+    assert versions[-1] == 10
+    without_noise = re.findall(r"error of active ([\d.]+), of passive ([\d.]+) \(alone", exact.said)[-1]
+    assert [float(error) for error in without_noise] == pytest.approx(list(found["exact"].values()), abs=6e-4)
+
+
+def test_it_stays_up_until_a_signal_and_leaves_nothing(exact: Playing) -> None:
+    exact.wait_for("Still up")
+    exact.end(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"), [("starting the server", signal.SIGINT), ("listeners send", signal.SIGTERM)]
+)
+def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp_path: Path) -> None:
+    playing = Playing(tmp_path, *SMALL)
+    playing.wait_for(moment)
+    playing.end(number)
+    assert "Traceback" not in playing.said
+
+
+# --- mistakes ---
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("-m", "motet", "demo", "--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"motet: expected a free port, but {port} is taken or not allowed: "
+        "choose another, or leave it out for the next free one\n"
+    )
+
+
+@pytest.mark.parametrize(("option", "value"), [("--clients", "3"), ("--seconds", "0")])
+def test_values_out_of_range(option: str, value: str) -> None:
+    done = run("-m", "motet", "demo", option, value)
+    assert done.returncode == 2
+    assert option in done.stderr
+
+
+def test_without_what_a_server_needs() -> None:
+    done = run("-c", "import sys; sys.modules['uvicorn'] = None; from motet.cli import app; app(['demo'])")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "motet: the demo runs a server and needs uvicorn: pip install 'motet[server]'\n"
+
+
+def test_a_server_that_does_not_start(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text("[study]\n", encoding="utf-8")
+    with (
+        pytest.raises(MotetError, match=r"ended with code 1: study.toml, study.name"),
+        hosted(lambda _: study, [0], ""),
+    ):
+        pass
+
+
+# --- what is seen on a terminal ---
+
+
+REFERENCE = Reference(separate=Errors(0.70, 0.72), exact=Errors(0.60, 0.61))
+
+
+def state(releases: int, **more: Any) -> State:
+    """One whose errors fall from above those alone to just above those without noise."""
+    errors = [0.74 - 0.013 * k for k in range(releases)]
+    judged = [Measured(k + 1, 100 * (k + 1), 0.3 * (k + 1), Errors(e, e)) for k, e in enumerate(errors)]
+    found = State(2000, 10_000, exact=False, epsilon=3.0, releases=judged, reference=REFERENCE, **more)
+    found.arrivals.extend([time.monotonic()] * 100 * releases)
+    return found
+
+
+def shown(state: State) -> list[str]:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(view(state, console.width))
+    return console.export_text().splitlines()
+
+
+def test_the_view_says_how_far_it_is() -> None:
+    text = "\n".join(shown(state(3, url="http://127.0.0.1:8000", due=time.time() + 7.2)))
+    assert "http://127.0.0.1:8000" in text
+    assert "300 of 10,000, 150 a second" in text
+    assert "3, the next in 7 s" in text
+    assert "ε = 0.90 of 3 spent" in text
+    assert "0.714" in text
+
+
+def test_the_view_fits_a_terminal_and_ends_with_what_the_noise_left() -> None:
+    lines = shown(state(10, done=True))
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "The noise left 83% of the gain: alone 0.710, shared 0.623, exactly 0.605." in "".join(lines)
+    assert not any("…" in line for line in lines)
+
+
+def test_bars_fall_behind_the_mark_of_being_alone() -> None:
+    scale = Scale(best=0.5, alone=0.7, worst=0.9, columns=41)
+    assert scale.bar(0.9).plain == "━" * 20 + "│" + "━" * 19 + "●"
+    assert scale.bar(0.6).plain == "━" * 10 + "●" + " " * 9 + "│" + " " * 20
+    assert scale.bar(0.4).plain == "●" + " " * 19 + "│" + " " * 20
+
+
+def test_the_picture_fetches_nothing_and_is_small() -> None:
+    picture = (ROOT / "docs" / "img" / "demo.svg").read_text(encoding="utf-8")
+    assert not re.search(r"url\((?!#)|href=|@import|@font-face", picture)
+    assert len(picture) < 100_000
