@@ -170,8 +170,8 @@ def single_posts() -> list[Row]:
 def batched_posts() -> list[Row]:
     with served() as (_, port, _):
         tokens = enrolled(port, SENDERS)
-        ours = float(np.median([100 * asyncio.run(flood(port, tokens, 100, SECONDS)) for _ in range(3)]))
-    bare = float(np.median([bare_rows_per_second() for _ in range(3)]))
+        pairs = [(100 * asyncio.run(flood(port, tokens, 100, SECONDS)), bare_rows_per_second()) for _ in range(3)]
+    ours, bare = np.median(pairs, axis=0)
     note = f"{ours:.0f} examples a second, bare {bare:.0f}"
     against = "executemany and commit of the same rows (share)"
     return [Row("durable batches of 100 from 200 clients", against, ours / bare, 0.5, False, note)]

@@ -53,7 +53,6 @@ def serve(
             ssl_keyfile=keyfile,
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # nobody's address is looked at
             timeout_graceful_shutdown=5,
         )
         gc.collect()

@@ -8,7 +8,7 @@ a fold tells only that what was added to it is the ledger's noise.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -116,7 +116,7 @@ def _versions(connection: Connection, study: Study) -> Check:
         if row.noisy != study.private or (study.private and not row.size):
             wrong.append(f"release {row.version} is not kept as one of a {study.release.policy} study")
     last = f", the last one of {_time(rows[-1].made)}" if rows else ""
-    return _judged("versions", wrong, f"{len(rows)} releases{last}" + "".join(map(_told, lost)))
+    return _judged("versions", wrong, f"{_releases(rows)}{last}" + "".join(map(_told, lost)))
 
 
 def _gaps(spans: list[tuple[int, int]]) -> list[str]:
@@ -146,7 +146,7 @@ def _ledger(connection: Connection, study: Study) -> Check:
         wrong.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {spent.spent}")
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
     by_restore = f", {len(charged)} of them by a restore" if charged else ""
-    return _judged("ledger", wrong, f"{len(rows)} releases{by_restore}; ε spent {spent.epsilon_spent:.3g} {whose}")
+    return _judged("ledger", wrong, f"{_releases(rows)}{by_restore}; ε spent {spent.epsilon_spent:.3g} {whose}")
 
 
 def _charged(connection: Connection, planned: Ledger) -> set[int]:
@@ -181,3 +181,7 @@ def _told(one: Restored) -> str:
 
 def _time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def _releases(rows: Sized) -> str:
+    return "1 release" if len(rows) == 1 else f"{len(rows)} releases"

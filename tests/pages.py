@@ -1,0 +1,290 @@
+"""The sessions of a page, run as a reader runs them: its files written, its commands pasted, each terminal a shell.
+
+A block ``sh`` is pasted into the terminal that its title names, and the block behind it is what is printed there.
+A block whose title is a file's name is that file. Whatever begins a server is left running, and ended in the end. Two
+minutes between releases are some seconds here, and what reads a release waits for one that has all that was sent.
+``python -m tests.pages PAGE`` writes down in a page what its commands print now.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, closing
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import httpx
+import pytest
+
+from tests.scenarios.harness import END, START, children, poll
+from tests.test_readme import session
+
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+PRINTED = ("text", "csv", "json")
+VARIES = "for example"  # the title of what is another each time
+SHOWN_TOKEN = re.compile(r"token, shown once: (\S+)")
+PASTED_TOKEN = "THE-TOKEN-SHOWN"
+CLOCK = {"--every 2m": "--every 8s", 'every = "2m"': 'every = "8s"'}
+READING = re.compile(r"\bmotet (?:predict|download|audit)\b")
+ENDED = "--- ended with"
+PATIENCE = 120.0  # seconds that a block may take
+COLUMNS = "78"
+NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]\d+)?\b")
+MASKS = {
+    r"(?<![\w-])[\w-]{43}(?![\w-])": "TOKEN",
+    r"\b[0-9a-f]{16}\b": "ID",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC": "TIME",
+    r'"time": [\d.]+': '"time": T',
+    r"process \[\d+\]": "process [N]",
+    r"127\.0\.0\.1:\d+": "127.0.0.1:8000",
+}
+
+
+class Block(NamedTuple):
+    language: str
+    title: str
+    body: str
+    span: tuple[int, int]  # of the body, in the page
+
+
+class Ran(NamedTuple):
+    """A block of commands, what the page says that they print, if anything, and what they printed."""
+
+    commands: Block
+    said: Block | None
+    printed: str
+    code: int
+
+
+def blocks(text: str) -> list[Block]:
+    return [Block(found[1], found[2] or "", found[3], found.span(3)) for found in FENCE.finditer(text)]
+
+
+class Terminal:
+    """A shell that is fed line by line; its errors are where its output is, as on a screen."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.shell = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.shell.stdout is not None
+        for line in self.shell.stdout:
+            self._lines.append(line)
+
+    @property
+    def printed(self) -> str:
+        return "".join(self._lines)
+
+    def paste(self, commands: str) -> None:
+        assert self.shell.stdin is not None
+        self.shell.stdin.write(commands)
+        self.shell.stdin.flush()
+
+    def run(self, commands: str) -> tuple[str, int]:
+        """What they print, and the last one's exit code."""
+        before = len(self._lines)
+        self.paste(f'{commands}\necho "{ENDED} $?"\n')
+        poll(lambda: self._over(before), PATIENCE, f"the end of {commands!r}, after {self.printed!r}")
+        *lines, last = self._lines[before:]
+        return "".join(lines), int(last.removeprefix(ENDED))
+
+    def _over(self, before: int) -> bool:
+        assert self.shell.poll() is None, self.printed
+        return len(self._lines) > before and self._lines[-1].startswith(ENDED)
+
+    def close(self) -> None:
+        """End what still runs in it, gently at first."""
+        for process in children(self.shell.pid):
+            os.kill(process, signal.SIGTERM)
+        assert self.shell.stdin is not None
+        self.shell.stdin.close()
+        try:
+            self.shell.wait(END)
+        finally:
+            if self.shell.poll() is None:
+                os.killpg(self.shell.pid, signal.SIGKILL)
+                self.shell.wait()
+            self._reader.join()
+            assert self.shell.stdout is not None
+            self.shell.stdout.close()
+
+
+class Session:
+    """A page in a folder of its own, on a free port in place of 8000."""
+
+    def __init__(self, page: Path, folder: Path) -> None:
+        self.page, self.folder = page.absolute(), folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = str(free.getsockname()[1])
+        self._instead = {"8000": self._port, "pip install": ": pip install", **CLOCK}
+        self._terminals: dict[str, Terminal] = {}
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        more = {"PATH": path, "MOTET_URL": self.url, "COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
+        self._environment = clean | more
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def operator(self) -> str:
+        """The token that the server has shown."""
+        return self._instead[PASTED_TOKEN]
+
+    def __enter__(self) -> Self:
+        if "```python" in self.page.read_text(encoding="utf-8"):
+            with chdir(self.folder):
+                session(self.page)  # what it prints is another test's
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for terminal in self._terminals.values():
+            terminal.close()
+
+    def run(self) -> Iterator[Ran]:
+        """Block after block; whoever asks may do something in between."""
+        found = blocks(self.page.read_text(encoding="utf-8"))
+        for block, following in zip(found, [*found[1:], None]):
+            if block.language == "sh":
+                follows = following is not None and following.language in PRINTED and not _is_file(following)
+                yield Ran(block, following if follows else None, *self._pasted(block))
+            elif _is_file(block):
+                (self.folder / block.title).write_text(self._mended(block.body), encoding="utf-8")
+
+    def _pasted(self, block: Block) -> tuple[str, int]:
+        terminal = self._terminals.get(block.title)
+        if terminal is None:
+            terminal = self._terminals[block.title] = Terminal(self.folder, self._environment)
+        commands = self._mended(block.body)
+        if READING.search(commands):
+            poll(self._all_released, PATIENCE, "a release that has all that was sent")
+        if not _serves(block):
+            return terminal.run(commands)
+        for study in self.folder.rglob("*.toml"):  # those that a command wrote
+            study.write_text(study.read_text(encoding="utf-8").replace("port = 8000", f"port = {self._port}"), "utf-8")
+        before = len(terminal.printed)
+        terminal.paste(commands)
+        poll(lambda: self._is_ready(terminal), START, "a server that is ready")
+        printed = terminal.printed[before:]
+        if shown := SHOWN_TOKEN.search(printed):
+            self._instead[PASTED_TOKEN] = shown[1]
+        return printed, 0
+
+    def _is_ready(self, terminal: Terminal) -> bool:
+        assert terminal.shell.poll() is None, terminal.printed
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _all_released(self) -> bool:
+        return all(released(path) for path in self.folder.rglob("*.db"))
+
+    def _mended(self, text: str) -> str:
+        for word, other in self._instead.items():
+            text = text.replace(word, other)
+        return text
+
+
+def released(database: Path) -> bool:
+    """Whether the last release has all that was sent."""
+    with closing(sqlite3.connect(database, timeout=10)) as connection:
+        found = connection.execute("SELECT max(releases.sequence) = head.sequence FROM releases, head").fetchone()
+    return bool(found[0])
+
+
+def _serves(block: Block) -> bool:
+    """It does not end by itself."""
+    return re.search(r"^motet serve ", block.body, re.MULTILINE) is not None
+
+
+def _is_file(block: Block) -> bool:
+    return re.fullmatch(r"[\w/-]+\.\w+", block.title) is not None
+
+
+# --- what the page says against what was printed ---
+
+
+def check(ran: Ran) -> None:
+    """The page says what was printed; refusals are shown where they are meant."""
+    said = "" if ran.said is None else ran.said.body
+    shown = f"{ran.commands.body}printed\n{ran.printed}where the page has\n{said}"
+    assert ran.code == (1 if said.startswith("motet: ") else 0), shown
+    if ran.said is not None and ran.said.title == VARIES:
+        assert _shape(said) == _shape(ran.printed), shown
+        return
+    if _serves(ran.commands):
+        assert all(_masked(line) in _masked(ran.printed) for line in said.splitlines()), shown
+        return
+    expected, got = _masked(said), _masked(ran.printed)
+    assert NUMBER.sub("#", expected) == NUMBER.sub("#", got), shown
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (expected, got)]
+    assert numbers[1] == pytest.approx(numbers[0], rel=1e-6, abs=1e-6), shown
+
+
+def _masked(text: str) -> str:
+    text = re.sub(" +$", "", text, flags=re.MULTILINE)
+    for varying, mask in MASKS.items():
+        text = re.sub(varying, mask, text)
+    return text
+
+
+def _shape(text: str) -> list[str]:
+    """Its lines without their numbers; how many cells a CSV's row has; what a drawn table's row is about."""
+    header, *lines = [NUMBER.sub("#", _masked(line)) for line in text.splitlines()] or [""]
+    return [header.strip(), *filter(None, map(_row_shape, lines))]
+
+
+def _row_shape(line: str) -> str:
+    if line[:1] in "┏┡└":
+        return ""
+    if line.startswith("│"):
+        first, second = (cell.strip() for cell in line.split("│")[1:3])
+        return first and f"{first}: {second}"
+    return re.sub(r"[^,]+", "#", line) if "," in line else line
+
+
+# --- pages written anew ---
+
+
+def rewrite(page: Path) -> None:
+    """Put what the commands print into the page."""
+    with tempfile.TemporaryDirectory() as folder, Session(page, Path(folder)) as pasted:
+        ran = [one for one in pasted.run() if one.said is not None and not _serves(one.commands)]
+        broken = [one.printed for one in ran if one.code and not one.printed.startswith("motet: ")]
+        assert not broken, broken
+        text = page.read_text(encoding="utf-8")
+        for one in reversed(ran):
+            assert one.said is not None
+            begin, end = one.said.span
+            printed = re.sub(" +$", "", one.printed, flags=re.MULTILINE).replace(pasted.url, "http://127.0.0.1:8000")
+            text = text[:begin] + printed + text[end:]
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        rewrite(Path(name))
