@@ -60,7 +60,7 @@ class Kept:
         """Examples x, y, with their number as id."""
         new = [Example(str(first + k), struct.pack("<d", x), y, 1.0) for k, (x, y) in enumerate(examples)]
         with self.store.transaction() as connection:
-            Addition(client, new, 500)(connection)
+            Addition.of(client, new, 500)(connection)
 
     def do(self, command: Any, *arguments: Any) -> None:
         with self.store.transaction() as connection:

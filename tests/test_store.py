@@ -43,12 +43,12 @@ def example(id: str, y: float = 1.0) -> Example:
 def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     with store.transaction() as c:
-        assert Addition(ann.id, [example("a"), example("b"), example("a", 3.0)], 9)(c) == Added(2, 1, 2)
+        assert Addition.of(ann.id, [example("a"), example("b"), example("a", 3.0)], 9)(c) == Added(2, 1, 2)
     with store.transaction() as c:
-        assert Addition(ann.id, [example("b", 7.0), example("c")], 9)(c) == Added(1, 1, 3)
+        assert Addition.of(ann.id, [example("b", 7.0), example("c")], 9)(c) == Added(1, 1, 3)
         records.remove(c, ann.id, "b")
     with store.transaction() as c:
-        assert Addition(ann.id, [example("b", 7.0)], 9)(c) == Added(0, 1, 2)
+        assert Addition.of(ann.id, [example("b", 7.0)], 9)(c) == Added(0, 1, 2)
         records.replace(c, ann.id, example("c", 5.0))
     with store.snapshot() as c:
         assert [(e.id, e.y) for e in records.page(c, ann.id)] == [("a", 1.0), ("c", 5.0)]
@@ -66,10 +66,10 @@ def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
     done = applied(
         store,
         [
-            Addition(ann.id, [example("1")], 2),
-            Addition(bob.id, [example(str(k)) for k in range(3)], 2),
-            Addition("nobody", [example("1")], 2),
-            Addition(bob.id, [example("1")], 2),
+            Addition.of(ann.id, [example("1")], 2),
+            Addition.of(bob.id, [example(str(k)) for k in range(3)], 2),
+            Addition.of("nobody", [example("1")], 2),
+            Addition.of(bob.id, [example("1")], 2),
         ],
     )
     assert [type(result) is Added for result in done] == [True, False, False, True]
@@ -83,8 +83,8 @@ def test_what_is_forgotten_is_not_on_the_disk(store: Store, tmp_path: Path) -> N
     ann, bob = enrolled(store, "a name to be forgotten", "bob")
     secret, kept = 1234.5678, 8765.4321
     with store.transaction() as c:
-        Addition(ann.id, [example(f"{k}", secret + k) for k in range(200)], 999)(c)
-        Addition(bob.id, [example("1", kept)], 9)(c)
+        Addition.of(ann.id, [example(f"{k}", secret + k) for k in range(200)], 999)(c)
+        Addition.of(bob.id, [example("1", kept)], 9)(c)
     assert on_disk(tmp_path, struct.pack(">d", secret + 7))
     with store.transaction() as c:
         assert records.forget(c, ann.id) == 200
@@ -137,7 +137,7 @@ def test_the_log_tells_all_that_happened_in_order(
     for number, (kind, who, k) in enumerate(steps):
         client, id, y = people[who].id, str(k), float(number)
         actions: dict[str, Callable[[Connection], object]] = {
-            "add": Addition(client, [example(id, y)], 9),
+            "add": Addition.of(client, [example(id, y)], 9),
             "replace": partial(records.replace, client=client, example=example(id, y)),
             "remove": partial(records.remove, client=client, id=id),
             "forget": partial(records.forget, client=client),
@@ -190,7 +190,7 @@ def test_another_process_reads_while_one_writes(store: Store, tmp_path: Path) ->
     (ann,) = enrolled(store, "ann")
     reader = sqlite3.connect(tmp_path / "study.db")
     with store.transaction() as c:
-        Addition(ann.id, [example("1")], 9)(c)
+        Addition.of(ann.id, [example("1")], 9)(c)
         assert reader.execute("select count(*) from examples").fetchone() == (0,)
     assert reader.execute("select count(*) from examples").fetchone() == (1,)
     reader.close()

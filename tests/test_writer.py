@@ -45,7 +45,7 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
     event.listen(store.engine, "commit", lambda _: commits.append(1))
     writer = Writer(store)
     _, may_end = held(writer)
-    futures = [writer.submit(Addition(who.id, [example(f"{k}")], 20)) for k in range(30) for who in (ann, bob)]
+    futures = [writer.submit(Addition.of(who.id, [example(f"{k}")], 20)) for k in range(30) for who in (ann, bob)]
     may_end.set()
     writer.close()
     refused = [future for future in futures if isinstance(future.exception(), TooMany)]
@@ -59,7 +59,7 @@ def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store, depth=2)
     _, may_end = held(writer)
-    add = Addition(ann.id, [example("1")], 9)
+    add = Addition.of(ann.id, [example("1")], 9)
     taken = [writer.submit(add), writer.submit(add)]
     with pytest.raises(Busy, match="try again"):
         writer.submit(add)
@@ -80,15 +80,15 @@ def test_a_database_that_fails_answers_nobody_with_success(store: Store, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(store, "transaction", fail)
         with pytest.raises(Busy, match="OperationalError"):
-            writer.submit(Addition(ann.id, [example("1")], 9)).result(10)
-    assert writer.submit(Addition(ann.id, [example("1")], 9)).result(10).accepted == 1
+            writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10)
+    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10).accepted == 1
     writer.close()
 
 
 def test_removed_examples_are_off_the_disk_when_answered(store: Store, tmp_path: Path) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
-    writer.submit(Addition(ann.id, [example("a very special id")], 9)).result(10)
+    writer.submit(Addition.of(ann.id, [example("a very special id")], 9)).result(10)
     writer.submit(partial(records.forget, client=ann.id), scrub=True).result(10)
     assert (tmp_path / "study.db-wal").stat().st_size == 0
     writer.close()
@@ -98,7 +98,7 @@ def test_who_went_away_stops_nobody_else(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
     _, may_end = held(writer)
-    first, second = (writer.submit(Addition(ann.id, [example(id)], 9)) for id in ("gone", "here"))
+    first, second = (writer.submit(Addition.of(ann.id, [example(id)], 9)) for id in ("gone", "here"))
     assert first.cancel()
     may_end.set()
     assert second.result(10).count == 1

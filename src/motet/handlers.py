@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from motet import access, publications, records
 from motet.access import Me, Served
@@ -46,8 +47,15 @@ class NewExample(Strict):
     noise: float = 1.0
 
 
-class NamedExample(NewExample):
-    id: str = Field(min_length=1, max_length=100)
+class NamedExample(TypedDict):
+    """The same with an id; a dictionary, since there may be a thousand in a request."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    id: Annotated[str, Field(min_length=1, max_length=100)]
+    x: str | list[float]
+    y: float
+    noise: NotRequired[Annotated[float, Field(json_schema_extra={"default": 1.0})]]
 
 
 class NewExamples(Strict):
@@ -117,11 +125,11 @@ async def ready(service: Served) -> dict[str, str]:
 async def send(me: Me, body: NewExamples) -> dict[str, int]:
     """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
     study = me.service.study
-    columns = zip(*((given.x, given.y, given.noise) for given in body.examples))
-    X, y, noise = study.check_examples(*map(list, columns))
-    ids = [given.id for given in body.examples]
-    new = list(map(records.Example._make, zip(ids, records.to_bytes(study.model, X), y.tolist(), noise.tolist())))
-    done = await me.service.write(records.Addition(me.id, new, study.limits.examples_per_client))
+    given = body.examples
+    xs, ys, noises = [one["x"] for one in given], [one["y"] for one in given], [one.get("noise", 1.0) for one in given]
+    X, y, noise = study.check_examples(xs, ys, noises)
+    columns = [one["id"] for one in given], records.to_bytes(study.model, X), y.tolist(), noise.tolist()
+    done = await me.service.write(records.Addition(me.id, columns, study.limits.examples_per_client))
     me.service.metrics.took(done.accepted, done.duplicates)
     return vars(done)
 

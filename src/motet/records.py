@@ -12,6 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,19 +168,26 @@ class Addition:
     """Examples of one client to add, as a command; one whose id was ever taken is a duplicate and changes nothing."""
 
     client: str
-    new: Sequence[Example]
+    columns: Sequence[Sequence[Any]]  # ids, inputs, outputs, noise: there may be many, so none is an object
     limit: int  # of examples that a client may have
+
+    @classmethod
+    def of(cls, client: str, new: Iterable[Example], limit: int) -> Addition:
+        return cls(client, list(zip(*new)), limit)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
 
     def __call__(self, connection: Connection) -> Added:
         _lock(connection)
-        by_id = {example.id: example for example in reversed(self.new)}  # the first of an id counts
+        by_id = {example[0]: Example(*example) for example in reversed(list(zip(*self.columns)))}  # the first counts
         for id in _taken(connection, self.client, list(by_id)):
             del by_id[id]
         fresh = list(reversed(by_id.values()))
         if not fresh:
-            return Added(0, len(self.new), about(connection, self.client)["count"])
-        (done,) = _added(connection, [dataclasses.replace(self, new=fresh)])
-        return dataclasses.replace(done, duplicates=len(self.new) - len(fresh))
+            return Added(0, len(self), about(connection, self.client)["count"])
+        (done,) = _added(connection, [self.of(self.client, fresh, self.limit)])
+        return dataclasses.replace(done, duplicates=len(self) - len(fresh))
 
 
 def apply(connection: Connection, commands: Sequence[Callable[[Connection], Any]]) -> list[Any]:
@@ -200,11 +208,11 @@ def _added(connection: Connection, additions: Sequence[Addition]) -> list[Added]
     first = _numbers(connection, len(additions))
     totals = Counter[str]()
     for addition in additions:
-        totals[addition.client] += len(addition.new)
+        totals[addition.client] += len(addition)
     counts = _counted(connection, totals)
     done = []
     for addition in reversed(additions):
-        count, came = counts[addition.client], len(addition.new)
+        count, came = counts[addition.client], len(addition)
         if count > addition.limit:
             raise TooMany(
                 f"a client may have {addition.limit} examples: {count - came} are here and {came} came; "
@@ -213,8 +221,9 @@ def _added(connection: Connection, additions: Sequence[Addition]) -> list[Added]
         done.append(Added(came, 0, count))
         counts[addition.client] -= came
     numbered = list(enumerate(additions, start=first))
-    insert_rows(connection, examples, [(a.client, k, *example) for k, a in numbered for example in a.new])
-    insert_rows(connection, log, [(k, "add", a.client, None) for k, a in numbered])
+    rows = (zip(repeat(a.client), repeat(k), *a.columns) for k, a in numbered)
+    insert_rows(connection, examples, chain.from_iterable(rows), totals.total())
+    insert_rows(connection, log, ((k, "add", a.client, None) for k, a in numbered), len(numbered))
     return done[::-1]
 
 

@@ -56,7 +56,8 @@ def serve(
             timeout_graceful_shutdown=5,
         )
         gc.collect()
-        gc.freeze()  # what was imported stays: collections, many under load, need not walk through it
+        gc.freeze()  # what was imported stays: collections need not walk through it,
+        gc.set_threshold(20_000)  # nor come with every request
         LOG.info("serving %s on %s:%d", study.name, *listening.getsockname()[:2])
         uvicorn.Server(settings).run(sockets=[listening])
 

@@ -7,9 +7,9 @@ leaves its id, so that a late repetition counts as a duplicate. What is done to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -131,8 +131,8 @@ class Store:
             return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
 
 
-def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Rows in the order of the table's columns, many to a statement.
+def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], many: int) -> None:
+    """So many rows in the order of the table's columns, many to a statement.
 
     Python's SQLite lets other threads run before every row of an executemany, which beside a busy event loop may take
     milliseconds a row; SQLAlchemy's own way to write many rows at once takes longer than the database.
@@ -140,10 +140,11 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
     names = ", ".join(table.c.keys())
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(table.c))})"
-    for begin in range(0, len(rows), AT_ONCE):
-        some = rows[begin : begin + AT_ONCE]
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * len(some))}"
-        connection.exec_driver_sql(statement, tuple(chain.from_iterable(some)))
+    values = chain.from_iterable(rows)
+    for begin in range(0, many, AT_ONCE):
+        some = min(AT_ONCE, many - begin)
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * some)}"
+        connection.exec_driver_sql(statement, tuple(islice(values, some * len(table.c))))
 
 
 def attempt(connection: Connection, command: Callable[[Connection], T]) -> T | Exception:

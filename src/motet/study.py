@@ -177,7 +177,7 @@ class Study:
         if catalogue is not None:
             known = all(isinstance(x, str) and x in catalogue for x in xs)
             return catalogue.look_up(xs) if known else None
-        if not all(type(x) is list and len(x) == self.dimension for x in xs):
+        if set(map(type, xs)) != {list} or set(map(len, xs)) != {self.dimension}:
             return None
         columns = [_plain(list(column), limit) for column, limit in zip(zip(*xs), self._limits)]
         return None if any(column is None for column in columns) else np.column_stack(columns) + 0.0  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ class Study:
 
 def _plain(values: list[Any], limits: tuple[float, float]) -> Array | None:
     """Numbers, where all of them are floats between the limits."""
-    if not all(type(value) is float for value in values):
+    if set(map(type, values)) != {float}:
         return None
     array = np.array(values)
     good = (array >= limits[0]) & (array <= limits[1]) & (np.abs(array) < BOUND)

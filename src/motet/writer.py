@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -21,7 +20,6 @@ from motet.records import apart, apply
 from motet.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
-LINGER = 0.001  # seconds that a commit waits for more, where there was more last time: fewer, fuller ones
 DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together
 
 
@@ -42,7 +40,8 @@ class Writer:
     ) -> None:
         self._store, self._reached, self._answer = store, reached, answer
         self._unscrubbed = False
-        self._queue: queue.Queue[tuple[Command, bool, Future[Any]] | None] = queue.Queue(depth)
+        self._queue: queue.SimpleQueue[tuple[Command, bool, Future[Any]] | None] = queue.SimpleQueue()
+        self._depth = depth
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -52,13 +51,10 @@ class Writer:
 
         ``scrub`` takes what the command deleted off the disk too, before it is answered.
         """
+        if self._closed or self._queue.qsize() >= self._depth:
+            raise Busy("the server has more to write than it can take now: try again in a second")
         future: Future[Any] = Future()
-        try:
-            if self._closed:
-                raise queue.Full
-            self._queue.put_nowait((command, scrub, future))
-        except queue.Full:
-            raise Busy("the server has more to write than it can take now: try again in a second") from None
+        self._queue.put((command, scrub, future))
         return future
 
     @property
@@ -72,21 +68,14 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        several = False
-        while (first := self._queue.get()) is not None:
-            taken, last = [first], False
-            until = time.monotonic() + (LINGER if several else 0.0)
-            while len(taken) < BATCH and not last:
-                try:
-                    more = self._queue.get(timeout=max(0.0, until - time.monotonic()))
-                except queue.Empty:
-                    break
-                last = more is None
-                taken += [] if more is None else [more]
-            several = len(taken) > 1
+        while (one := self._queue.get()) is not None:
+            taken = [one]
+            while len(taken) < BATCH and not self._queue.empty():  # nobody else takes from it
+                if (more := self._queue.get()) is None:
+                    self._write(taken)
+                    return
+                taken.append(more)
             self._write(taken)
-            if last:
-                return
 
     def _write(self, taken: list[tuple[Command, bool, Future[Any]]]) -> None:
         # Whoever went away before it began has nothing done; from here on nobody can.
