@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from datetime import timedelta
 from importlib.resources import files
@@ -556,6 +557,31 @@ def test_examples_of_numbers(tmp_path: Path) -> None:
     for x, y, noise, error, message in refusals:
         with pytest.raises(error, match=message):
             study.check_example(x, y, noise)
+
+
+ODD = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 2.0, 2.5, 5.0, -5.1, 100.0, 1, True, "rose", None, 1e200]
+
+
+@given(
+    xs=st.lists(st.sampled_from([[v] for v in ODD] + [[1.0]] * 20 + [[1.0, 2.0], [], "rose"]), min_size=1, max_size=4),
+    data=st.data(),
+)
+@configured(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_many_examples_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any], data: st.DataObject) -> None:
+    study = load(tmp_path, changed(SHORT, {"dimension = 1": "dimension = 1\nbounds = [0, 2]"}))
+    columns = [data.draw(st.lists(st.sampled_from(ODD + [1.5] * 30), min_size=len(xs), max_size=len(xs))) for _ in "yn"]
+    outcomes: list[Any] = []
+    for k, given_one in enumerate(zip(xs, *columns)):
+        try:
+            outcomes.append(study.check_example(*given_one))
+        except InvalidData as error:
+            with pytest.raises(type(error), match=re.escape(str(error))) as refused:
+                study.check_examples(xs, *columns)
+            assert refused.value.where == f"examples.{k}"
+            return
+    rows, y, noise = study.check_examples(xs, *columns)
+    assert rows.tobytes() == np.array([row for row, _, _ in outcomes]).tobytes()
+    assert list(zip(y, noise)) == [(one, variance) for _, one, variance in outcomes]
 
 
 def test_without_limits_an_output_is_any_number(tmp_path: Path) -> None:

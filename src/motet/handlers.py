@@ -128,7 +128,7 @@ async def send(me: Me, body: NewExamples) -> dict[str, int]:
     given = body.examples
     xs, ys, noises = [one["x"] for one in given], [one["y"] for one in given], [one.get("noise", 1.0) for one in given]
     X, y, noise = study.check_examples(xs, ys, noises)
-    columns = [one["id"] for one in given], records.to_bytes(study.model, X), y.tolist(), noise.tolist()
+    columns = [one["id"] for one in given], records.to_bytes(study.model, X), y, noise
     done = await me.service.write(records.Addition(me.id, columns, study.limits.examples_per_client))
     me.service.metrics.took(done.accepted, done.duplicates)
     return vars(done)

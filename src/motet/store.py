@@ -91,7 +91,14 @@ taken = Table(
     "taken", metadata, Column("client", String, primary_key=True), Column("releases", Integer, nullable=False)
 )
 
-SQLITE = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "busy_timeout = 10000")
+SQLITE = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    "busy_timeout = 10000",
+    "cache_size = -65536",  # 64 MB: clients' rows lie apart
+)
 MIGRATIONS: dict[int, Sequence[str]] = {}  # statements that lead from a version to the next
 
 

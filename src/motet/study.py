@@ -6,7 +6,9 @@ default, and ``template`` writes a file to begin with.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -139,17 +141,16 @@ class Study:
 
     # --- examples that come ---
 
-    def check_examples(self, xs: list[Any], ys: list[Any], noises: list[Any]) -> tuple[Array, Array, Array]:
+    def check_examples(
+        self, xs: list[Any], ys: list[Any], noises: list[Any]
+    ) -> tuple[Array, Sequence[float], Sequence[float]]:
         """Rows, outputs and noise of many; the first that is refused is named."""
-        if len(xs) == 1:
-            row, output, variance = self.check_example(xs[0], ys[0], noises[0], where="examples.0")
-            return row[None], np.array([output]), np.array([variance])
-        quick = self._rows(xs), _plain(ys, self.limits.y or (-BOUND, BOUND)), _plain(noises, self.limits.noise)
-        if all(column is not None for column in quick):
-            return quick  # type: ignore[return-value]
+        plain = _within(ys, self.limits.y or (-BOUND, BOUND)) and _within(noises, self.limits.noise)
+        if plain and len(xs) > 1 and (rows := self._rows(xs)) is not None:
+            return rows, ys, noises
         checked = [self.check_example(*given, where=f"examples.{k}") for k, given in enumerate(zip(xs, ys, noises))]
-        rows, y, noise = zip(*checked)
-        return np.array(rows), np.array(y), np.array(noise)
+        each, y, noise = zip(*checked)
+        return np.array(each), y, noise
 
     def check_example(
         self, x: Any, y: Any, noise: Any = 1.0, *, where: str | None = None
@@ -179,12 +180,8 @@ class Study:
             return catalogue.look_up(xs) if known else None
         if set(map(type, xs)) != {list} or set(map(len, xs)) != {self.dimension}:
             return None
-        columns = [_plain(list(column), limit) for column, limit in zip(zip(*xs), self._limits)]
-        return None if any(column is None for column in columns) else np.column_stack(columns) + 0.0  # type: ignore[arg-type]
-
-    @property
-    def _limits(self) -> tuple[tuple[float, float], ...]:
-        return self.bounds or ((-BOUND, BOUND),) * self.dimension
+        limits = self.bounds or ((-BOUND, BOUND),) * self.dimension
+        return np.array(xs) + 0.0 if all(map(_within, zip(*xs), limits)) else None
 
     def _row(self, x: Any) -> Array:
         catalogue = self.model.catalogue
@@ -217,13 +214,13 @@ class Study:
                 raise InvalidData(f"x[{column}] must be a number from {low:g} to {high:g}, got {value:g}")
 
 
-def _plain(values: list[Any], limits: tuple[float, float]) -> Array | None:
-    """Numbers, where all of them are floats between the limits."""
+def _within(values: Sequence[Any], limits: tuple[float, float]) -> bool:
+    """Whether all are floats between the limits; numpy would take longer for as few as a request has."""
     if set(map(type, values)) != {float}:
-        return None
-    array = np.array(values)
-    good = (array >= limits[0]) & (array <= limits[1]) & (np.abs(array) < BOUND)
-    return array if good.all() else None
+        return False
+    least, most = min(values), max(values)
+    inside = limits[0] <= least and most <= limits[1] and max(-least, most) < BOUND
+    return inside and not math.isnan(sum(values))
 
 
 def _is_number(value: Any) -> bool:
