@@ -226,7 +226,7 @@ async def metrics(service: Served) -> Response:
 async def release_now(service: Served) -> dict[str, int]:
     """Ask the publisher for a release, and wait for it; where releases come by the clock alone it is refused."""
     if service.study.private:
-        raise NotAllowed("private releases come by the clock alone, so that none of them says that something happened")
+        raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {service.due}")
     sequence, before = await service.write(publications.want)
     deadline = time.monotonic() + RELEASE_WITHIN
     while time.monotonic() < deadline:

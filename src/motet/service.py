@@ -86,10 +86,14 @@ class Service:
         """Of the current release; 0 before the first."""
         return self.current.version if self.current else 0
 
+    @property
+    def due(self) -> str:
+        """When the next release is."""
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._due))
+
     def released(self) -> Published:
         if self.current is None:
-            due = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._due))
-            raise NotReleased(f"nothing is released yet: the first release is due at {due}")
+            raise NotReleased(f"nothing is released yet: the first release is due at {self.due}")
         return self.current
 
     async def status(self) -> dict[str, Any]:
