@@ -87,7 +87,7 @@ def fill(store: Store, study: Study, clients: int) -> None:
             for client in records.enrol(connection, names):
                 rows = records.to_bytes(study.model, rng.uniform(size=(EACH, 1)))
                 new = [records.Example(uuid.uuid4().hex, x, float(y), 1.0) for x, y in zip(rows, rng.normal(size=EACH))]
-                records.Addition(client.id, new, EACH)(connection)
+                records.Addition.of(client.id, new, EACH)(connection)
     store.scrub()
 
 
