@@ -27,6 +27,7 @@ from motet.publications import Published
 from motet.records import PRESENT
 from motet.store import examples, log, releases, taken
 from motet.study import Study
+from motet.wording import times
 
 SOME = 5000  # examples asked for at once
 FIXED, GROWN, SOLVED = 1e-8, 1e-6, 1e-5  # what rounding may do: to sums, to those in a grown basis, to what follows
@@ -99,9 +100,8 @@ def _altered(connection: Connection, last: Published) -> str | None:
     since = select(func.count()).select_from(log).where(log.c.sequence > last.sequence, log.c.kind != "add")
     if not (many := connection.execute(since).scalar_one()):
         return None
-    times = "once" if many == 1 else f"{many} times"
     return (
-        f"examples were replaced or removed {times} since release {last.version}, and what they were is gone: "
+        f"examples were replaced or removed {times(many)} since release {last.version}, and what they were is gone: "
         "verify again after the next release"
     )
 
@@ -115,9 +115,7 @@ def _learn(
     for rows in connection.execute(ordered, execution_options={"yield_per": SOME}).partitions():
         engine.learn_many([row.client for row in rows], *records.triples(rows, engine.model, dimension))
         advance(len(rows))
-    if engine.dimension is None:  # nobody is left
-        engine.learn("nobody", [0.0] * dimension, 0.0)
-        engine.forget("nobody")
+    engine.open(dimension)  # perhaps nobody is left
 
 
 def compare(study: Study, folded: Folded) -> Iterator[Check]:

@@ -25,6 +25,7 @@ from motet.answers import (
     said,
 )
 from motet.errors import InvalidData, MotetError, ServerError, Unreachable
+from motet.wording import printable, times
 
 LONGEST = 60.0  # seconds that a server may ask us to wait
 
@@ -181,13 +182,12 @@ class Connection:
         if isinstance(last, httpx.Response) and (said(last)[0] in BY_CODE or last.status_code == 429):
             return self._error(last)
         what = f"answer {last.status_code}" if isinstance(last, httpx.Response) else f"{type(last).__name__}: {last}"
-        times = "once" if attempts == 1 else f"{attempts} times"
         advice = "it may have been done: look before you repeat it" if perhaps_done else "check address and network"
-        return Unreachable(self._shown(f"{request} was tried {times}, at last with {what}; {advice}"))
+        return Unreachable(self._shown(f"{request} was tried {times(attempts)}, at last with {what}; {advice}"))
 
     def _shown(self, text: str) -> str:
         """One line, not too long, and without the token, whatever a server says."""
-        line = "".join(c if c.isprintable() else " " for c in text)
+        line = printable(text)
         return (line.replace(self._token, "…") if self._token else line)[:600]
 
 

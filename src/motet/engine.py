@@ -61,7 +61,7 @@ class Engine:
         self._fixed: Basis | None = None
         self._last: Fold | None = None
         if model.dimension is not None:
-            self._open(model.dimension)
+            self.open(model.dimension)
 
     def __repr__(self) -> str:
         return f"Engine({len(self.tasks)} tasks, {len(self)} examples)"
@@ -89,11 +89,13 @@ class Engine:
         if not len(X):
             raise EmptyData("nothing to learn: expected at least one example")
         task = self._examples.enrol(one_each(tasks, len(X)))
-        if self._examples.dimension is None:
-            self._open(X.shape[1])
+        self.open(X.shape[1])
         self._examples.append(task, X, y, noise)
 
-    def _open(self, dimension: int) -> None:
+    def open(self, dimension: int) -> None:
+        """Fix how many numbers an input has, where that is not known yet; the first example does it too."""
+        if self._examples.dimension is not None:
+            return
         self.model.check_dimension(dimension)
         for kernel in self._kernels[1:]:
             check_dimension(kernel, dimension)

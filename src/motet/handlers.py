@@ -164,14 +164,8 @@ async def own_examples(
 ) -> dict[str, Any]:
     held = await me.service.read(partial(records.page, client=me.id, after=after, limit=limit))
     following = held[-1].id if len(held) == limit else None
-    return {"examples": [_shown(me.service.study, example) for example in held], "next": following}
-
-
-def _shown(study: Study, example: records.Example) -> dict[str, Any]:
-    model = study.model
-    row = records.from_bytes(model, [example.x])
-    x = row[0].tolist() if model.catalogue is None else model.catalogue.name_rows(row)[0]
-    return {"id": example.id, "x": x, "y": example.y, "noise": example.noise}
+    inputs = records.inputs(me.service.study.model, [example.x for example in held])
+    return {"examples": [example._asdict() | {"x": x} for example, x in zip(held, inputs)], "next": following}
 
 
 async def own_coefficients(me: Me) -> dict[str, Any]:

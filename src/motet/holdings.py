@@ -59,11 +59,9 @@ def _history(id: str) -> Any:
 
 def _examples(connection: Connection, study: Study, id: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Those that are here, with inputs as they were sent, and the ids of those that were removed."""
-    model = study.model
     here = connection.execute(select(examples).where(examples.c.client == id, PRESENT).order_by(examples.c.id)).all()
     gone = select(examples.c.id).where(examples.c.client == id, ~PRESENT).order_by(examples.c.id)
-    rows = records.from_bytes(model, [row.x for row in here]) if here else None
-    inputs = [] if rows is None else rows.tolist() if model.catalogue is None else model.catalogue.name_rows(rows)
+    inputs = records.inputs(study.model, [row.x for row in here])
     held = [
         {"id": row.id, "x": x, "y": row.y, "noise": row.noise, "sequence": row.sequence} for row, x in zip(here, inputs)
     ]

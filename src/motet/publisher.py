@@ -121,19 +121,13 @@ class Publisher:
         planned, mechanism = self._study.ledger(), self._study.mechanism()
         if planned is None or mechanism is None:
             if version > 1 and not self._engine.tasks:
-                self._open()
+                self._engine.open(self._study.dimension)  # to replace a release that has its columns
             return replace(self._engine.disclose(), version=version).to_bytes(), None, None, []
         with self._store.snapshot() as connection:
             ledger, earlier = publications.spent(connection, planned), publications.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         paying = [c for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
         return made.disclosed.to_bytes(), made.noisy, ledger.scale, [str(client) for client in paying]
-
-    def _open(self) -> None:
-        """Where all have left, a new engine must know the inputs' columns to replace the release that has them."""
-        if self._study.model.dimension is None:
-            self._engine.learn("nobody", [0.0] * self._study.dimension, 0.0)
-            self._engine.forget("nobody")
 
     def _put_off(self, following: float, wanted: bool, reason: str) -> None:
         LOG.warning("no release: %s", reason)

@@ -67,6 +67,14 @@ def from_bytes(model: Model, kept: Sequence[bytes]) -> Array:
     return table if model.catalogue is None else model.catalogue.rows[table[:, 0].astype(np.intp)]
 
 
+def inputs(model: Model, kept: Sequence[bytes]) -> list[Any]:
+    """The inputs as they were sent: names, or lists of numbers."""
+    if not kept:
+        return []
+    rows = from_bytes(model, kept)
+    return rows.tolist() if model.catalogue is None else model.catalogue.name_rows(rows)
+
+
 def triples(kept: Sequence[Any], model: Model, dimension: int) -> tuple[Array, Array, Array]:
     """Inputs, outputs and noise of examples, or of rows of their table."""
     X = from_bytes(model, [example.x for example in kept]) if kept else np.empty((0, dimension))

@@ -29,6 +29,7 @@ from motet.publications import Published
 from motet.store import Store, setting
 from motet.study import Study
 from motet.task import Own
+from motet.wording import utc
 from motet.writer import Writer
 
 LOG = logging.getLogger("motet.service")
@@ -89,7 +90,7 @@ class Service:
     @property
     def due(self) -> str:
         """When the next release is."""
-        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._due))
+        return utc(self._due)
 
     def released(self) -> Published:
         if self.current is None:

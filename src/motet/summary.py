@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from html import escape
 from typing import Any
+
+from motet.wording import utc
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>
@@ -50,7 +51,7 @@ def interface_page(document: dict[str, Any], url: str) -> str:
 def page(status: dict[str, Any]) -> str:
     """What anyone may know of a study, for people."""
     rows = {"policy": status["policy"], "release": str(status["version"] or "none yet")}
-    rows["next release"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(status["next_release"]))
+    rows["next release"] = utc(status["next_release"])
     if (budget := status["budget"]) is not None:
         rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
         rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"

@@ -7,8 +7,7 @@ a fold tells only that what was added to it is the ledger's noise.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
@@ -24,6 +23,7 @@ from motet.records import PRESENT
 from motet.store import clients, examples, head, log, releases, setting, taken
 from motet.store import ledger as ledger_table
 from motet.study import Study
+from motet.wording import count, utc
 
 ALIKE = 1e-6  # as a part: how far two computations of a scale may be apart
 Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # of so many examples
@@ -115,8 +115,8 @@ def _versions(connection: Connection, study: Study) -> Check:
     for row in rows:
         if row.noisy != study.private or (study.private and not row.size):
             wrong.append(f"release {row.version} is not kept as one of a {study.release.policy} study")
-    last = f", the last one of {_time(rows[-1].made)}" if rows else ""
-    return _judged("versions", wrong, f"{_releases(rows)}{last}" + "".join(map(_told, lost)))
+    last = f", the last one of {utc(rows[-1].made)}" if rows else ""
+    return _judged("versions", wrong, f"{count(len(rows), 'release')}{last}" + "".join(map(_told, lost)))
 
 
 def _gaps(spans: list[tuple[int, int]]) -> list[str]:
@@ -146,7 +146,9 @@ def _ledger(connection: Connection, study: Study) -> Check:
         wrong.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {spent.spent}")
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
     by_restore = f", {len(charged)} of them by a restore" if charged else ""
-    return _judged("ledger", wrong, f"{_releases(rows)}{by_restore}; ε spent {spent.epsilon_spent:.3g} {whose}")
+    return _judged(
+        "ledger", wrong, f"{count(len(rows), 'release')}{by_restore}; ε spent {spent.epsilon_spent:.3g} {whose}"
+    )
 
 
 def _charged(connection: Connection, planned: Ledger) -> set[int]:
@@ -176,12 +178,4 @@ BOOKS = (_file, _pins, _log, _counts, _versions, _ledger)
 
 def _told(one: Restored) -> str:
     skipped = f"{one.versions} counted as made" if one.versions else "no version skipped"
-    return f"; restored on {_time(one.at)} as of {_time(one.made)}, {skipped}"
-
-
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
-def _releases(rows: Sized) -> str:
-    return "1 release" if len(rows) == 1 else f"{len(rows)} releases"
+    return f"; restored on {utc(one.at)} as of {utc(one.made)}, {skipped}"

@@ -16,7 +16,6 @@ from motet.commands.terminal import (
     LOCAL,
     AsJson,
     Url,
-    count,
     one_line_errors,
     private_file,
     progress_bar,
@@ -24,6 +23,7 @@ from motet.commands.terminal import (
     show_table,
 )
 from motet.errors import InvalidData, UnknownTask
+from motet.wording import count
 
 if TYPE_CHECKING:
     from motet.client import Enrolled

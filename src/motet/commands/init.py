@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from motet.commands.terminal import AsJson, count, one_line_errors, show
+from motet.commands.terminal import AsJson, one_line_errors, show
 from motet.errors import InvalidData
+from motet.wording import count
 
 if TYPE_CHECKING:
     from motet.study import Study

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.commands.servers import client_token, server_at
-from motet.commands.terminal import AsJson, count, one_line_errors, private_file, progress_bar, show
+from motet.commands.terminal import AsJson, one_line_errors, private_file, progress_bar, show
 from motet.errors import InvalidData, InvalidStore, MotetError
+from motet.wording import count, utc
 
 if TYPE_CHECKING:
     from motet.comparison import Check
@@ -146,7 +146,7 @@ def backup(
         if as_json:
             show({"file": str(file), "bytes": file.stat().st_size, **made.model_dump()})
             return
-        show(f"{file}: the study as of {_time(made.made)}, {_released(made.version)}; only you can read it.")
+        show(f"{file}: the study as of {utc(made.made)}, {_released(made.version)}; only you can read it.")
         show("It keeps what clients remove or forget from now on: delete it when a newer one is there.")
 
 
@@ -177,13 +177,13 @@ def restore(
 
 def _show_restored(done: Restoration, study: Path, *, asked: bool) -> None:
     lost, private = done.lost, done.study.private
-    show(f"{study}: the study as of {_time(lost.made)}, {_released(lost.version)}.")
+    show(f"{study}: the study as of {utc(lost.made)}, {_released(lost.version)}.")
     if lost.versions:
         charged = " and charged to the budget" if private else ""
         show(f"{lost.versions.capitalize()} may have been released since: counted as made{charged}.")
     planned = done.study.ledger()
     ended = planned is not None and planned.per == "study" and lost.last >= planned.releases
-    show("Its budget is spent: the last release stays." if ended else f"The next release is due at {_time(done.due)}.")
+    show("Its budget is spent: the last release stays." if ended else f"The next release is due at {utc(done.due)}.")
     show("Lost: what was sent, and who was enrolled, since then.")
     show("Back again: what was removed, forgotten or revoked since then. Do that once more.")
     if not private and not asked:
@@ -193,7 +193,3 @@ def _show_restored(done: Restoration, study: Path, *, asked: bool) -> None:
 
 def _released(version: int) -> str:
     return f"with releases up to {version}" if version else "before its first release"
-
-
-def _time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

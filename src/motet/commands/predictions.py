@@ -17,13 +17,12 @@ from motet.commands.terminal import (
     OfClient,
     Tokens,
     Url,
-    count,
     one_line_errors,
-    printable,
     progress_bar,
     show,
 )
 from motet.errors import InvalidData
+from motet.wording import count, printable
 
 if TYPE_CHECKING:
     from motet.disclosed import Disclosed

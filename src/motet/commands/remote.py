@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from motet.commands.servers import PATIENT, client_token, fetched, inputs_of, operator_at, server_at
-from motet.commands.terminal import LOCAL, AsJson, OfClient, Tokens, Url, count, one_line_errors, progress_bar, show
+from motet.commands.terminal import LOCAL, AsJson, OfClient, Tokens, Url, one_line_errors, progress_bar, show
 from motet.errors import InvalidData
+from motet.wording import count
 
 
 def release(url: Url = LOCAL, as_json: AsJson = False) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.errors import InvalidData, MotetError, Unauthorized
+from motet.wording import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Url = Annotated[str, typer.Option("--url", envvar="MOTET_URL", help="The address of the study's server.")]
@@ -64,15 +65,6 @@ def token(whose: str, *variables: str, why: str = "") -> str:
     if not sys.stdin.isatty():
         raise Unauthorized(f"expected {whose} token{why}, got none: set {' or '.join(variables)}")
     return str(typer.prompt(f"{whose[0].upper()}{whose[1:]} token{why}", hide_input=True, err=True)).strip()
-
-
-def printable(text: str) -> str:
-    """One line that cannot do anything to a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
-def count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def show(what: dict[str, Any] | str) -> None:
