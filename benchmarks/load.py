@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -54,7 +55,7 @@ rate = 100000
 PARSE_ONLY = """
 import sys, uvicorn
 from fastapi import FastAPI
-from motet.handlers import NewExamples
+from motet.bodies import NewExamples
 app = FastAPI()
 @app.post("/v1/examples")
 async def parse(body: NewExamples) -> dict[str, int]:
@@ -102,9 +103,14 @@ def enrolled(port: int, number: int) -> list[str]:
         return [client.token for client in operator.enroll([f"client {k}" for k in range(number)])]
 
 
-def body(prefix: str, rows: int) -> bytes:
-    made = [{"id": f"{prefix}-{k}", "x": [0.01 * k], "y": 1.0, "noise": 1.0} for k in range(rows)]
+@functools.cache
+def template(rows: int) -> bytes:
+    made = [{"id": f"PREFIX-{k}", "x": [0.01 * k], "y": 1.0, "noise": 1.0} for k in range(rows)]
     return json.dumps({"examples": made}).encode()
+
+
+def body(prefix: str, rows: int) -> bytes:
+    return template(rows).replace(b"PREFIX", prefix.encode())
 
 
 async def request(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], head: str, payload: bytes = b"") -> int:
@@ -205,7 +211,7 @@ def bare_rows_per_second() -> float:
 
 def reading_under_load() -> list[Row]:
     with served(every="2s") as (_, port, _):
-        tokens = enrolled(port, CONNECTIONS)
+        tokens = enrolled(port, SENDERS)
         asyncio.run(flood(port, tokens, 100, SECONDS))  # something to fold
         idle = asyncio.run(reads(port, SECONDS, []))
         busy = asyncio.run(reads(port, 2 * SECONDS, tokens))
@@ -233,7 +239,7 @@ async def reads(port: int, seconds: float, tokens: Sequence[str]) -> float:
 def memory_under_load() -> list[Row]:
     """The server's memory when ten times as much was sent as at first."""
     with served(every="2s") as (_, port, pid):
-        tokens = enrolled(port, SENDERS)
+        tokens = enrolled(port, 5 * SENDERS)  # so that none has too many in the end
         held = []
         for seconds in (SECONDS, 9 * SECONDS):
             asyncio.run(flood(port, tokens, 100, seconds))

@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
+import msgspec
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
+from pydantic import ValidationError
+from starlette.types import Receive, Scope, Send
 
 from motet import access, publications, records
-from motet.access import Me, Served
+from motet.access import Caller, Me, Served
+from motet.bodies import NewClients, NewExample, NewExamples, read_examples
 from motet.errors import Busy, NotAllowed
 from motet.metrics import TYPE
 from motet.store import setting
@@ -33,37 +35,6 @@ from motet.wire import coefficients_to_dict
 ID = Annotated[str, Path(min_length=1, max_length=100)]
 RELEASE_WITHIN = 60.0  # seconds that the operator waits
 KEEP_ALIVE = 15.0  # seconds between comments on a silent stream
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewExample(Strict):
-    """An input is a name of the catalogue or a list of numbers."""
-
-    x: str | list[float]
-    y: float
-    noise: float = 1.0
-
-
-class NamedExample(TypedDict):
-    """The same with an id; a dictionary, since there may be a thousand in a request."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
-
-    id: Annotated[str, Field(min_length=1, max_length=100)]
-    x: str | list[float]
-    y: float
-    noise: NotRequired[Annotated[float, Field(json_schema_extra={"default": 1.0})]]
-
-
-class NewExamples(Strict):
-    examples: list[NamedExample] = Field(min_length=1, max_length=1000)
-
-
-class NewClients(Strict):
-    names: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(min_length=1, max_length=10_000)
 
 
 # --- anyone ---
@@ -124,32 +95,43 @@ async def ready(service: Served) -> dict[str, str]:
 
 async def send(me: Me, body: NewExamples) -> dict[str, int]:
     """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
-    study = me.service.study
-    given = body.examples
-    xs, ys, noises = [one["x"] for one in given], [one["y"] for one in given], [one.get("noise", 1.0) for one in given]
-    X, y, noise = study.check_examples(xs, ys, noises)
-    columns = [one["id"] for one in given], records.to_bytes(study.model, X), y, noise
-    done = await me.service.write(records.Addition(me.id, columns, study.limits.examples_per_client))
+    addition = _addition(me, body)
+    del body  # what came is larger than what is kept, and waiting takes a while
+    done = await me.service.write(addition)
     me.service.metrics.took(done.accepted, done.duplicates)
     return vars(done)
+
+
+def _addition(me: Caller, body: NewExamples) -> records.Addition:
+    study, new = me.service.study, body.examples
+    X, y, noise = study.check_examples([one.x for one in new], [one.y for one in new], [one.noise for one in new])
+    columns = [one.id for one in new], records.to_bytes(study.model, X), y, noise
+    return records.Addition(me.id, columns, study.limits.examples_per_client)
 
 
 class Direct(APIRoute):
     """The route of ``send``, documented as the others but called without FastAPI's machinery: that alone would cost
     more than all the rest of a request."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        async def handle(request: Request) -> Response:
-            me = await access.own(request, request.headers.get("authorization"))
-            try:
-                body = NewExamples.model_validate_json(await request.body())
-            except ValidationError as error:
-                raise RequestValidationError(
-                    [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-                ) from None
-            return JSONResponse(await send(me, body))
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.app = _sent
 
-        return handle
+
+async def _sent(scope: Scope, receive: Receive, answer: Send) -> None:
+    request = Request(scope, receive)
+    me = await access.own(request, request.headers.get("authorization"))
+    done = await send(me, _parsed(await request.body()))
+    await Response(msgspec.json.encode(done), media_type="application/json")(scope, receive, answer)
+
+
+def _parsed(body: bytes) -> NewExamples:
+    try:
+        return read_examples(body)
+    except ValidationError as error:
+        raise RequestValidationError(
+            [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        ) from None
 
 
 async def own(me: Me) -> dict[str, Any]:

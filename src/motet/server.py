@@ -100,8 +100,16 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
             service.store.close()
 
     refusals: dict[int | str, dict[str, Any]] = {"4XX": {"model": Refusal, "description": "Refused."}}
-    # FastAPI's own pages would fetch scripts from elsewhere.
-    app = FastAPI(title=study.name, version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=study.name,
+        version="1",
+        lifespan=lifespan,
+        responses=refusals,
+        docs_url=None,  # FastAPI's own pages would fetch scripts from elsewhere
+        redoc_url=None,
+        # A variable in the environment would have FastAPI send every path, with ids in it, to somebody else.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
     for kind in (MotetError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     for method, path, handler, guards in ROUTES:

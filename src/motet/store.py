@@ -7,6 +7,7 @@ leaves its id, so that a late repetition counts as a duplicate. What is done to 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -36,7 +37,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from motet.errors import InvalidStore
 
 VERSION = 1
-AT_ONCE = 1000  # rows of a statement; SQLite allows 32766 values
+SIZES = (*range(1, 100), 100, 200, 400, 800)  # rows of a statement: few, so that SQLite need not read it again
 T = TypeVar("T")
 
 metadata = MetaData()
@@ -148,8 +149,9 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, 
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(table.c))})"
     values = chain.from_iterable(rows)
-    for begin in range(0, many, AT_ONCE):
-        some = min(AT_ONCE, many - begin)
+    while many:
+        some = SIZES[bisect_right(SIZES, many) - 1]
+        many -= some
         statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * some)}"
         connection.exec_driver_sql(statement, tuple(islice(values, some * len(table.c))))
 

@@ -146,7 +146,7 @@ class Study:
     ) -> tuple[Array, Sequence[float], Sequence[float]]:
         """Rows, outputs and noise of many; the first that is refused is named."""
         plain = _within(ys, self.limits.y or (-BOUND, BOUND)) and _within(noises, self.limits.noise)
-        if plain and len(xs) > 1 and (rows := self._rows(xs)) is not None:
+        if plain and (rows := self._rows(xs)) is not None:
             return rows, ys, noises
         checked = [self.check_example(*given, where=f"examples.{k}") for k, given in enumerate(zip(xs, ys, noises))]
         each, y, noise = zip(*checked)
