@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given
 from hypothesis import settings as configured
 from hypothesis import strategies as st
+from opentelemetry import trace
 
 from motet import Disclosed
 from motet.errors import InvalidStore
@@ -271,6 +272,20 @@ def test_logs_have_no_payloads_and_no_tokens(exact: World, caplog: pytest.LogCap
         if secret != "garbage":
             assert secret not in written
     assert any(getattr(record, "route", None) == "/v1/examples" for record in caplog.records)
+
+
+def test_requests_are_told_to_no_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    class Collector(trace.TracerProvider):
+        def get_tracer(self, *args: Any, **settings: Any) -> trace.Tracer:
+            told.append(args)
+            return trace.NoOpTracer()
+
+    monkeypatch.setattr(trace, "get_tracer_provider", Collector)
+    for w in world(tmp_path / "silent", EXACT):
+        assert w.call("PUT", "/v1/me/examples/secret", "own", json={"x": [1.0], "y": 2.0}).status_code == 404
+    assert not told
 
 
 def test_other_origins_are_let_in_only_if_the_study_names_them(tmp_path: Path) -> None:
