@@ -1,11 +1,10 @@
-"""A request's examples are read in two ways: whatever the fast one takes, the other takes, and means the same."""
+"""A request's examples are read in two ways: whatever the fast one takes, the other takes too, as the same."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -40,8 +39,6 @@ def both(body: bytes) -> None:
     except ValidationError:
         with pytest.raises(ValidationError):
             read_examples(body)
-        with pytest.raises((msgspec.MsgspecError, ValueError, RecursionError)):
-            PLAIN.decode(body)
         return
     found = read(body)
     assert repr(found) == repr(expected)  # also the types, the sign of 0, and what is not a number

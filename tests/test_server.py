@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from opentelemetry import trace
 
 from motet import Disclosed
 from motet.errors import InvalidStore
+from motet.protocol import LONGEST, Bounded
 from motet.publisher import Publisher, pin
 from motet.records import hashed
 from motet.server import ROUTES, create_app
@@ -89,7 +92,7 @@ class World:
 @contextmanager
 def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
     """The application on a socket of its own, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Bounded, log_config=None, access_log=False))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()
@@ -220,6 +223,80 @@ def test_what_is_refused_has_one_shape_and_changes_nothing(exact: World, name: s
     assert exact.call("GET", "/v1/me", "own").json()["count"] == 0
 
 
+def test_no_text_has_what_no_database_keeps(exact: World) -> None:
+    for answer in (
+        exact.call("POST", "/v1/examples", "own", json={"examples": [{"id": "a\0", "x": [0.5], "y": 1.0}]}),
+        exact.call("DELETE", "/v1/me/examples/a%00", "own"),
+        exact.call("GET", "/v1/me/examples?after=a%00", "own"),
+        exact.call("POST", "/v1/clients", "operator", json={"names": ["a\0"]}),
+    ):
+        assert answer.status_code == 422
+        assert "pattern" in answer.json()["error"]["message"]
+
+
+# --- what no library of ours would send ---
+
+
+def raw(world: World, *pieces: bytes) -> bytes:
+    """All that the server answers on one connection, until it closes it or is silent for a while."""
+    host, port = world.http.base_url.host, world.http.base_url.port
+    answer = b""
+    with socket.create_connection((host, port or 80), 1.0) as connection, suppress(OSError):
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.05)
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def head(world: World, method: str, path: str, *lines: str) -> bytes:
+    said = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {world.tokens['own']}", *lines)
+    return "\r\n".join((*said, "", "")).encode()
+
+
+@pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
+def test_a_head_that_does_not_end_is_refused(exact: World, begin: bytes) -> None:
+    assert raw(exact, begin, b"a" * LONGEST).startswith(b"HTTP/1.1 400 ")
+    assert raw(exact, begin + b"a" * LONGEST).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_long_body_is_no_long_head(tmp_path: Path) -> None:
+    for w in world(tmp_path / "large", EXACT.replace("max_body = 2000", "max_body = 1000000")):
+        body = json.dumps(ONE).encode() + b" " * 4 * LONGEST
+        request = head(w, "POST", "/v1/examples", f"Content-Length: {len(body)}") + body
+        answer = raw(w, *(request[k : k + LONGEST] for k in range(0, len(request), LONGEST)), request)
+        assert answer.count(b"HTTP/1.1 200 ") == 2
+
+
+def test_a_body_behind_an_upgrade_is_neither_lost_nor_a_request(exact: World) -> None:
+    """The parser reads none; clients that offer HTTP/2 on a plain connection are told so."""
+    upgrade = "Connection: Upgrade", "Upgrade: h2c"
+    hidden = head(exact, "DELETE", "/v1/me")
+    chunked = f"{len(hidden):x}\r\n".encode() + hidden + b"\r\n0\r\n\r\n"
+    for length, body in ((f"Content-Length: {len(hidden)}", hidden), ("Transfer-Encoding: chunked", chunked)):
+        begin = head(exact, "POST", "/v1/examples", *upgrade, length)
+        for pieces in ((begin + body,), (begin, body)):
+            answer = raw(exact, *pieces)
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert answer.count(b"\r\ndate: ") == 1
+            assert b"without the header Upgrade" in answer
+    assert raw(exact, head(exact, "GET", "/v1/me", *upgrade)).startswith(b"HTTP/1.1 200 ")  # hers is still there
+
+
+def test_a_client_that_leaves_in_the_middle_is_no_failure(exact: World, caplog: pytest.LogCaptureFixture) -> None:
+    begin = head(exact, "POST", "/v1/examples", "Content-Length: 500")
+    host, port = exact.http.base_url.host, exact.http.base_url.port
+    with socket.create_connection((host, port or 80), 1.0) as connection:
+        connection.sendall(begin + b"{")
+    deadline = time.monotonic() + 10
+    while 'route="/v1/examples",status="400"' not in (text := exact.call("GET", "/metrics", "operator").text):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert 'status="500"' not in text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 def test_a_client_that_asks_too_often_is_told_to_wait(exact: World) -> None:
     exact.service.study.server.__dict__["rate"] = 3
     answers = [exact.call("GET", "/v1/me", "own").status_code for _ in range(6)]
@@ -279,7 +356,7 @@ def test_requests_are_told_to_no_collector(tmp_path: Path, monkeypatch: pytest.M
 
     class Collector(trace.TracerProvider):
         def get_tracer(self, *args: Any, **settings: Any) -> trace.Tracer:
-            told.append(args)
+            told.append((args, settings))
             return trace.NoOpTracer()
 
     monkeypatch.setattr(trace, "get_tracer_provider", Collector)

@@ -13,17 +13,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from motet import access, publications, records
 from motet.access import Caller, Me, Served
-from motet.bodies import NewClients, NewExample, NewExamples, read_examples
+from motet.bodies import LONGEST, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
 from motet.errors import Busy, NotAllowed
 from motet.metrics import TYPE
 from motet.store import setting
@@ -32,7 +33,7 @@ from motet.summary import interface_page
 from motet.summary import page as summary_page
 from motet.wire import coefficients_to_dict
 
-ID = Annotated[str, Path(min_length=1, max_length=100)]
+ID = Annotated[str, Path(min_length=1, max_length=LONGEST, pattern=TEXT)]
 RELEASE_WITHIN = 60.0  # seconds that the operator waits
 KEEP_ALIVE = 15.0  # seconds between comments on a silent stream
 
@@ -96,7 +97,7 @@ async def ready(service: Served) -> dict[str, str]:
 async def send(me: Me, body: NewExamples) -> dict[str, int]:
     """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
     addition = _addition(me, body)
-    del body  # what came is larger than what is kept, and waiting takes a while
+    del body  # what was read is larger than what is kept, and waiting takes a while
     done = await me.service.write(addition)
     me.service.metrics.took(done.accepted, done.duplicates)
     return vars(done)
@@ -121,8 +122,11 @@ class Direct(APIRoute):
 async def _sent(scope: Scope, receive: Receive, answer: Send) -> None:
     request = Request(scope, receive)
     me = await access.own(request, request.headers.get("authorization"))
-    done = await send(me, _parsed(await request.body()))
-    await Response(msgspec.json.encode(done), media_type="application/json")(scope, receive, answer)
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400, "the body ended early") from None
+    await JSONResponse(await send(me, _parsed(body)))(scope, receive, answer)
 
 
 def _parsed(body: bytes) -> NewExamples:
@@ -141,8 +145,8 @@ async def own(me: Me) -> dict[str, Any]:
 
 async def own_examples(
     me: Me,
-    after: Annotated[str, Query(max_length=100)] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: Annotated[str, Query(max_length=LONGEST, pattern=TEXT)] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
 ) -> dict[str, Any]:
     held = await me.service.read(partial(records.page, client=me.id, after=after, limit=limit))
     following = held[-1].id if len(held) == limit else None
@@ -181,7 +185,9 @@ async def enrol(service: Served, body: NewClients) -> dict[str, Any]:
     return {"clients": [vars(client) for client in new]}
 
 
-async def list_clients(service: Served, after: Annotated[str, Query(max_length=200)] = "") -> dict[str, Any]:
+async def list_clients(
+    service: Served, after: Annotated[str, Query(max_length=200, pattern=TEXT)] = ""
+) -> dict[str, Any]:
     found = [dict(row) for row in await service.read(partial(records.listed, after=after, limit=1000))]
     return {"clients": found, "next": found[-1]["name"] if len(found) == 1000 else None}
 

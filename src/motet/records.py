@@ -60,7 +60,7 @@ def to_bytes(model: Model, rows: Array) -> list[bytearray]:
     Python's SQLite looks for adapters of every ``bytes``, which takes longer than to write it; not of these.
     """
     kept = np.ascontiguousarray(rows[:, :1] if model.catalogue is not None else rows, dtype="<f8")
-    every, width = bytearray(kept.tobytes()), 8 * kept.shape[1]
+    every, width = bytearray(kept), 8 * kept.shape[1]
     return [every[begin : begin + width] for begin in range(0, len(every), width)]
 
 

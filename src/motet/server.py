@@ -108,7 +108,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
         docs_url=None,  # FastAPI's own pages would fetch scripts from elsewhere
         redoc_url=None,
         # A variable in the environment would have FastAPI send every path, with ids in it, to somebody else.
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     for kind in (MotetError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
@@ -152,16 +152,19 @@ class Gate:
             await send(message)
 
         try:
-            refusal = _too_large(Headers(scope=scope), service.study.server.max_body)
+            refusal = _refusal(Headers(scope=scope), service.study.server.max_body)
             await (refusal or self._app)(scope, receive, sending)
         finally:
             service.metrics.record(scope, statuses[0], time.perf_counter() - begin)
 
 
-def _too_large(headers: Headers, most: int) -> JSONResponse | None:
-    """A refusal of a body that says that it is too large, or does not say how large it is."""
-    length = headers.get("content-length", "0")
-    if "transfer-encoding" not in headers and length.isdigit() and int(length) <= most:
+def _refusal(headers: Headers, most: int) -> JSONResponse | None:
+    """Of a body that says that it is too large, or does not say how large it is, or that would not be read."""
+    length, encoded = headers.get("content-length", "0"), "transfer-encoding" in headers
+    if "upgrade" in headers and (encoded or length != "0"):  # the parser takes what follows for another protocol's
+        spoken = "this server speaks HTTP/1.1: send bodies without the header Upgrade"
+        return _error(400, "http_400", spoken, headers={"Connection": "close"})
+    if not encoded and length.isdigit() and int(length) <= most:
         return None
     return _error(413, "too_large", f"a body may have {most} bytes and must say its length: send smaller batches")
 

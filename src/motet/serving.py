@@ -21,6 +21,7 @@ import uvicorn
 
 from motet.errors import InvalidStudy
 from motet.logs import log_to_stderr
+from motet.protocol import Bounded
 from motet.publisher import pin
 from motet.records import hashed
 from motet.server import create_app
@@ -49,6 +50,7 @@ def serve(
     with publishing(path):
         settings = uvicorn.Config(
             app,
+            http=Bounded,
             ssl_certfile=certfile,
             ssl_keyfile=keyfile,
             log_config=None,

@@ -37,7 +37,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from motet.errors import InvalidStore
 
 VERSION = 1
-SIZES = (*range(1, 100), 100, 200, 400, 800)  # rows of a statement: few, so that SQLite need not read it again
+SIZES = (*range(1, 100), 100, 200, 400, 800)  # rows of a statement: fewer than the 128 that Python's SQLite remembers
 T = TypeVar("T")
 
 metadata = MetaData()
