@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motet import arrays
-from motet.arrays import Array, distinct, in_order, lower, match, mirrored, runs
+from motet.arrays import Array, distinct, eigen, in_order, lower, match, mirrored, runs
 
 
 def assert_told_apart(X: Array, first: Array, same_as: Array) -> None:
@@ -77,3 +77,30 @@ def test_what_is_not_numbers(values: Any) -> None:
 def test_the_order_of_whole_numbers_is_stable_whether_or_not_they_fit_beside_their_places(largest: int) -> None:
     key = np.random.default_rng(0).integers(0, 4, size=3000) * (largest // 4)
     assert np.array_equal(in_order(key.copy()), np.argsort(key, kind="stable"))
+
+
+@pytest.mark.parametrize("values", [[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1e-20], [0.0]])
+def test_eigenvectors_do_not_depend_on_how_they_were_found(
+    values: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other signs, and other vectors of equal eigenvalues, as another machine may find them."""
+    rng = np.random.default_rng(len(values))
+    Q = np.linalg.qr(rng.normal(size=(len(values), len(values))))[0]
+    S, plain = (Q * values) @ Q.T, np.linalg.eigh
+    S = (S + S.T) / 2
+    F = rng.normal(size=(7, len(values)))
+    found = [eigen(S), eigen(S, F)]
+    for W, V in found:
+        np.testing.assert_allclose(S @ V, V * W, atol=1e-13)
+        np.testing.assert_allclose(V.T @ V, np.eye(len(V)), atol=1e-13)
+
+    def otherwise(A: Array) -> tuple[Array, Array]:
+        W, V = plain(A)
+        for value in np.unique(W.round(12)):
+            run = np.flatnonzero(W.round(12) == value)
+            V[:, run] = V[:, run] @ np.linalg.qr(rng.normal(size=(len(run), len(run))))[0]
+        return W, V
+
+    monkeypatch.setattr(np.linalg, "eigh", otherwise)
+    for (_, V), (_, again) in zip(found, [eigen(S), eigen(S, F)]):
+        np.testing.assert_allclose(again, V, atol=1e-12)

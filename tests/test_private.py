@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -20,6 +24,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model, music
 from motet.arrays import Array
 from motet.audit import membership
+from motet.coordinates import Coordinates
 from motet.denoise import combined, shaped
 from motet.errors import BudgetSpent, InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Matern
@@ -43,6 +48,27 @@ POINTS: dict[str, Any] = {"features": GRID, "bias alone": GRID}
 @cache
 def mechanism(name: str) -> Mechanism:
     return Mechanism(MODELS[name], examples=4, points=POINTS.get(name))
+
+
+SQUARE = np.stack(np.meshgrid(*[np.linspace(-1.0, 1.0, 5)] * 2), axis=-1).reshape(-1, 2)  # many equal eigenvalues
+
+
+def marks() -> list[list[float]]:
+    square = [
+        Model(RBF(0.7), RBF(1.0), 0.5, 0.1, "constant", basis, 1.0) for basis in (Eigen(SQUARE, 9), Landmarks(SQUARE))
+    ]
+    found = [mechanism(name).clip.at for name in MODELS] + [Coordinates.of(model) for model in square]
+    return [at.mark.tolist() for at in found]
+
+
+@pytest.mark.parametrize("processor", ["Prescott", "Sandybridge", "Haswell"])
+def test_coordinates_are_those_of_every_machine(processor: str) -> None:
+    """Noisy sums outlive the machine that made them; OpenBLAS computes otherwise on another processor."""
+    code = "import json; from tests.test_private import marks; print(json.dumps(marks()))"
+    environment = os.environ | {"OPENBLAS_CORETYPE": processor}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    for there, here in zip(json.loads(done.stdout), marks(), strict=True):
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-9 * np.abs(here).max())
 
 
 def rows_of(name: str, rng: np.random.Generator, n: int) -> Array:

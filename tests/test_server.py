@@ -31,7 +31,7 @@ from motet.publisher import Publisher, pin
 from motet.records import hashed
 from motet.server import ROUTES, create_app
 from motet.service import Service
-from motet.store import Store
+from motet.store import Store, put, setting
 from motet.study import Study
 
 EXACT = """
@@ -327,6 +327,20 @@ def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: W
     page = private.call("GET", "/").text
     assert "Growth &lt;of&gt; children" in page
     assert "ε spent 1.00" in page
+
+
+def test_noisy_sums_are_not_added_up_in_other_coordinates(private: World) -> None:
+    assert private.release() == 1
+    with private.service.store.transaction() as connection:
+        mark = json.loads(setting(connection, "coordinates") or "")
+        put(connection, "coordinates", json.dumps([*mark[:-1], -mark[-1]]))
+    assert private.release() == 1
+    status = private.call("GET", "/v1/study").json()
+    assert "a machine such as the one that made the first" in status["refused"]
+    assert status["budget"]["made"] == 1
+    with private.service.store.transaction() as connection:
+        put(connection, "coordinates", json.dumps([number * (1 + 1e-9) for number in mark]))
+    assert private.release() == 2
 
 
 def test_counts_are_the_operators(exact: World) -> None:

@@ -72,6 +72,24 @@ def in_order(key: Index) -> Index:
     return key
 
 
+def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
+    """Eigenvalues and vectors V of a symmetric matrix, the same on every machine.
+
+    LAPACK may give v or −v, and of equal eigenvalues any vectors that span the same; which, depends on the processor.
+    Chosen is by FV, what they are at some points: by V alone if there is no F.
+    """
+    values, V = np.linalg.eigh(S)
+    V = V.copy()
+    seen = V if F is None else F @ V
+    weights = 1.0 / np.arange(1, len(seen) + 1)
+    equal = np.diff(values) <= 1e-10 * values[1:] + 100 * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+    for run in np.split(np.arange(len(values)), np.flatnonzero(~equal) + 1):
+        if len(run) > 1:
+            V[:, run] = V[:, run] @ np.linalg.eigh((seen[:, run].T * weights) @ seen[:, run])[1]
+    side = weights @ (V if F is None else F @ V)
+    return values, V * np.where(side < 0, -1.0, 1.0)
+
+
 def lower(a: Array) -> Array:
     """A square matrix with all above its diagonal set to 0, in place; by blocks, for numpy's own is slow."""
     for at in range(0, len(a), BLOCK):

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf, dtrtri
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, lower, numbers
+from motet.arrays import Array, Index, eigen, lower, numbers
 from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.gram import gram, linear_factor
@@ -69,7 +69,7 @@ class Eigen:
 
     def build(self, kernel: Kernel) -> tuple[Array, Array]:
         """The points, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
-        values, vectors = np.linalg.eigh(gram(kernel, self.points))
+        values, vectors = eigen(gram(kernel, self.points))
         if values[0] < -1e-8 * values[-1]:
             raise NotPositiveDefinite(_indefinite(kernel, values[0]))
         leading = slice(None, -self.rank - 1, -1)

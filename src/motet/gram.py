@@ -21,7 +21,7 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import Array
+from motet.arrays import Array, eigen
 from motet.errors import UnknownKernel
 from motet.kernels import KNOWN, Identity, Linear, On
 
@@ -110,7 +110,7 @@ def linear_factor(kernel: Kernel, p: int) -> Array | None:
         return None
     if not (C - np.diag(np.diag(C))).any():
         return np.diag(np.sqrt(np.diag(C)))[np.diag(C) > 0]
-    values, vectors = np.linalg.eigh(C)
+    values, vectors = eigen(C)
     kept = values > len(values) * np.finfo(float).eps * values[-1]
     return (vectors[:, kept] * np.sqrt(values[kept])).T
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from sqlalchemy import Connection, case, func, select, update
 
+from motet.coordinates import Coordinates
+from motet.errors import InvalidStore
 from motet.ledger import Ledger, Whole
 from motet.store import clients as clients_table
 from motet.store import head, put, releases, setting, taken
@@ -49,6 +51,18 @@ def noisy_sums(connection: Connection) -> list[Whole]:
     """Those of all private releases, oldest first."""
     kept = select(releases.c.noisy).where(releases.c.noisy.is_not(None)).order_by(releases.c.version)
     return [np.frombuffer(noisy, dtype="<i8").astype(np.int64) for noisy in connection.execute(kept).scalars()]
+
+
+def hold_coordinates(connection: Connection, here: Coordinates) -> None:
+    """Noisy sums add up only in the coordinates in which the first of them was made: keep them, or hold to them."""
+    kept = setting(connection, "coordinates")
+    if kept is None:
+        put(connection, "coordinates", json.dumps(here.mark.tolist()))
+    elif not here.same_as(np.array(json.loads(kept))):
+        raise InvalidStore(
+            "the earlier noisy sums are in coordinates that this machine's linear algebra does not find again: "
+            "make the releases on a machine such as the one that made the first"
+        )
 
 
 def spent(connection: Connection, planned: Ledger) -> Ledger:

@@ -96,7 +96,7 @@ class Publisher:
             version = publications.given_version(connection) + 1
         try:
             data, noisy, scale, clients = self._made(version)
-        except (BudgetSpent, EmptyData) as refusal:
+        except (BudgetSpent, EmptyData, InvalidStore) as refusal:
             self._put_off(following, wanted, str(refusal))
             return None
         try:
@@ -123,7 +123,8 @@ class Publisher:
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # to replace a release that has its columns
             return replace(self._engine.disclose(), version=version).to_bytes(), None, None, []
-        with self._store.snapshot() as connection:
+        with self._store.transaction() as connection:
+            publications.hold_coordinates(connection, mechanism.clip.at)
             ledger, earlier = publications.spent(connection, planned), publications.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         paying = [c for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
