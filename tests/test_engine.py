@@ -476,3 +476,14 @@ def test_truth_by_the_direct_solve_with_a_fixed_basis() -> None:
     for task in ("t0", "t1"):
         estimate = release.active_estimate(engine.coefficients(task))
         np.testing.assert_allclose(estimate.predict(X), direct(p, X, task), rtol=0, atol=1e-8 * np.abs(p.y).max())
+
+
+@pytest.mark.parametrize("basis", BASES)
+def test_an_engine_that_was_opened_releases_as_one_that_forgot_all(basis: str) -> None:
+    engine, forgot = learned([], BASES[basis]), learned([("a", 0.5, 1.0, 1.0)], BASES[basis])
+    engine.open(1)
+    engine.open(1)
+    forgot.forget("a")
+    assert engine.disclose().to_bytes() == forgot.disclose().to_bytes()
+    with pytest.raises(WrongDimension, match="1 numbers, got 2"):
+        engine.open(2)

@@ -27,7 +27,7 @@ from motet.publications import Published
 from motet.records import PRESENT
 from motet.store import examples, log, releases, taken
 from motet.study import Study
-from motet.wording import times
+from motet.wording import count, times
 
 SOME = 5000  # examples asked for at once
 FIXED, GROWN, SOLVED = 1e-8, 1e-6, 1e-5  # what rounding may do: to sums, to those in a grown basis, to what follows
@@ -158,7 +158,7 @@ def _same(engine: Engine, release: Disclosed) -> Check:
     worst = max(_difference(release.Lambda, sums.G), _difference(release.eta, sums.g))
     agrees = worst <= allowed and _near(release.sigma2, fresh.sigma2)
     text = (
-        f"release {release.version} against {len(engine)} examples of {len(engine.tasks)} clients: "
+        f"release {release.version} against {count(len(engine), 'example')} of {count(len(engine.tasks), 'client')}: "
         f"largest difference {worst:.1e} of the largest number, {allowed:g} allowed"
     )
     return Check("fold from zero", "ok" if agrees else "not", text)

@@ -93,8 +93,10 @@ class Engine:
         self._examples.append(task, X, y, noise)
 
     def open(self, dimension: int) -> None:
-        """Fix how many numbers an input has, where that is not known yet; the first example does it too."""
-        if self._examples.dimension is not None:
+        """Fix how many numbers an input has; the first example does it too. From then on there can be releases."""
+        if (known := self._examples.dimension) is not None:
+            if dimension != known:
+                raise WrongDimension(f"inputs of this engine have {known} numbers, got {dimension}")
             return
         self.model.check_dimension(dimension)
         for kernel in self._kernels[1:]:

@@ -84,7 +84,7 @@ def _log(connection: Connection, _: Study) -> Check:
     strays = select(func.count()).select_from(examples.outerjoin(log, own)).where(log.c.sequence.is_(None))
     if stray := connection.execute(strays).scalar_one():
         wrong.append(f"{stray} examples have a number that the log does not give to their client")
-    return _judged("log", wrong, f"{newest} rows without a gap")
+    return _judged("log", wrong, f"{count(newest, 'row')} without a gap")
 
 
 def _counts(connection: Connection, _: Study) -> Check:
@@ -92,11 +92,11 @@ def _counts(connection: Connection, _: Study) -> Check:
     there = func.coalesce(held.c.n, 0)
     both = select(clients.c.name, clients.c.count, there).select_from(clients.outerjoin(held))
     wrong = connection.execute(both.where(clients.c.count != there).order_by(clients.c.name)).all()
-    said = [f"{name!r} has {found} examples, its count says {count}" for name, count, found in wrong]
+    said = [f"{name!r} has {count(found, 'example')}, its count says {kept}" for name, kept, found in wrong]
     many, total = connection.execute(
         select(func.count(), func.coalesce(func.sum(clients.c.count), 0)).select_from(clients)
     ).one()
-    return _judged("counts", said, f"{total} examples of {many} clients")
+    return _judged("counts", said, f"{count(total, 'example')} of {count(many, 'client')}")
 
 
 # --- releases ---
