@@ -76,12 +76,11 @@ def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
     """Eigenvalues and vectors V of a symmetric matrix, the same on every machine.
 
     LAPACK may give v or −v, and of equal eigenvalues any vectors that span the same; which, depends on the processor.
-    Chosen is by FV, what they are at some points: by V alone if there is no F.
+    Here their values at some points decide: FV, or V itself.
     """
     values, V = np.linalg.eigh(S)
-    V = V.copy()
-    seen = V if F is None else F @ V
-    weights = 1.0 / np.arange(1, len(seen) + 1)
+    seen = V.copy() if F is None else F @ V
+    weights = 1.0 / np.arange(1, len(seen) + 1)  # to no symmetry's liking
     equal = np.diff(values) <= 1e-10 * values[1:] + 100 * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     for run in np.split(np.arange(len(values)), np.flatnonzero(~equal) + 1):
         if len(run) > 1:
