@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -220,26 +220,53 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
     assert usage.result().returncode == 2
 
 
-def test_passive_sends_nothing_but_a_get(tmp_path: Path) -> None:
-    release = learned().disclose()
-    requests = []
+def test_status(studies: Studies) -> None:
+    runs = [motet(studies.curves, "status"), motet(studies.items, "status"), motet(studies.items, "status", "--json")]
+    exact, private = (dict(line.split(None, 1) for line in good(run).splitlines()) for run in runs[:2])
+    assert exact.keys() == {"study", "policy", "release", "next"}
+    assert exact["policy"] == "exact"
+    assert private["release"] == "1"
+    assert private["releases"] == "1 made of 1 planned; ε spent 3.00"
+    assert json.loads(good(runs[2]))["budget"]["made"] == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"name": "a"}, [], {"name": "a", "policy": "exact", "version": 1, "next_release": 1e300}]
+)
+def test_status_of_nothing_that_is_known(answer: Any) -> None:
+    with answering(json.dumps(answer).encode()) as (url, _):
+        refused(motet(url, "status"), "upgrade one" if isinstance(answer, dict) else "expected")
+    refused(motet(NOWHERE, "status"), "Connection refused", "--url, MOTET_URL")
+
+
+@contextmanager
+def answering(data: bytes) -> Iterator[tuple[str, list[tuple[str | None, ...]]]]:
+    """The address of a server that gives the same to everybody, and what it was asked."""
+    requests: list[tuple[str | None, ...]] = []
 
     class Recorder(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             requests.append((self.command, self.path, self.headers["Authorization"], self.headers["Content-Length"]))
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(release.to_bytes())
+            self.wfile.write(data)
 
         def log_message(self, *_: Any) -> None:
             pass
 
-    own = table(tmp_path / "own.csv", "x,y\n0.5,1\n1.5,3\n")
     with ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
         threading.Thread(target=server.serve_forever).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", requests
+        finally:
+            server.shutdown()
+
+
+def test_passive_sends_nothing_but_a_get(tmp_path: Path) -> None:
+    release = learned().disclose()
+    own = table(tmp_path / "own.csv", "x,y\n0.5,1\n1.5,3\n")
+    with answering(release.to_bytes()) as (url, requests):
         shown = good(motet(url, "predict", own, "--own", own, "--observation", "--json", client="a-token-of-mine"))
-        server.shutdown()
     assert requests == [("GET", "/v1/disclosed", None, None)]
     found = json.loads(shown)
     mean, std = release.estimate([[0.5], [1.5]], [1.0, 3.0]).predict([[0.5], [1.5]], return_std=True, observation=True)

@@ -17,7 +17,7 @@ from motet.commands.demo import demo
 from motet.commands.init import init
 from motet.commands.operator import backup, export, restore, serve, verify
 from motet.commands.predictions import predict
-from motet.commands.remote import download, release, send
+from motet.commands.remote import download, release, send, status
 from motet.commands.science import audit, reproduce
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -44,6 +44,7 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (serve, "motet serve study.toml"),
     (enroll, "motet enroll ann bob --out tokens.csv"),
     (clients, "motet clients --rotate ann"),
+    (status, "motet status --url https://study.example.org"),
     (release, "motet release"),
     (send, "motet send ratings.csv\nmotet send visits.csv --tokens tokens.csv"),
     (predict, "motet predict --own private.csv --top 10\nmotet predict hours.csv --own visits.csv --each"),

@@ -48,8 +48,8 @@ def interface_page(document: dict[str, Any], url: str) -> str:
     return CALLS.format(calls="".join(calls))
 
 
-def page(status: dict[str, Any]) -> str:
-    """What anyone may know of a study, for people."""
+def facts(status: dict[str, Any]) -> dict[str, str]:
+    """What anyone may know of a study, in words."""
     rows = {"policy": status["policy"], "release": str(status["version"] or "none yet")}
     rows["next release"] = utc(status["next_release"])
     if (budget := status["budget"]) is not None:
@@ -57,5 +57,10 @@ def page(status: dict[str, Any]) -> str:
         rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
     if status["refused"]:
         rows["refused"] = status["refused"]
-    cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in rows.items())
+    return rows
+
+
+def page(status: dict[str, Any]) -> str:
+    """The same for a browser."""
+    cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in facts(status).items())
     return PAGE.format(name=escape(status["name"]), promise=PROMISES[status["policy"]], rows=cells)

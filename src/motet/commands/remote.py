@@ -10,7 +10,7 @@ from rich.console import Console
 
 from motet.commands.servers import PATIENT, client_token, fetched, inputs_of, operator_at, server_at
 from motet.commands.terminal import LOCAL, AsJson, OfClient, Tokens, Url, one_line_errors, progress_bar, show
-from motet.errors import InvalidData
+from motet.errors import InvalidData, ServerError
 from motet.wording import count
 
 
@@ -20,6 +20,24 @@ def release(url: Url = LOCAL, as_json: AsJson = False) -> None:
         with operator_at(url) as server:
             version = server.release_now()
         show({"version": version} if as_json else f"Release {version} is out.")
+
+
+def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
+    """Show what anyone may know of a study: its policy and budget, its release, and when the next one is due."""
+    with one_line_errors():
+        from motet.summary import facts
+
+        with server_at(url, "") as anyone:
+            study = anyone.study()
+        try:
+            told = {"study": study["name"], **facts(study)}
+        except (LookupError, TypeError, ValueError, OverflowError):
+            raise ServerError(f"{url} does not tell of a study as this version of motet expects: upgrade one") from None
+        if as_json:
+            show(study)
+        else:
+            for key, value in told.items():
+                show(f"{key:<14}{value}")
 
 
 def download(
