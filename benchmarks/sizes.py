@@ -12,12 +12,13 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import psutil
 
-from motet import Catalogue, Eigen, Engine, Landmarks, Model, music, records
+from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model, music, records
 from motet.demo.hosting import hosted
 from motet.kernels import RBF
 from motet.publisher import Publisher, pin
@@ -26,6 +27,7 @@ from motet.study import Study
 
 EACH = 5  # examples of a client
 AT_ONCE = 500  # clients in a transaction
+RELEASES = 8  # until memory is looked at
 STUDY = """
 [study]
 name = "Sizes"
@@ -108,10 +110,11 @@ def memory(study: Path) -> tuple[int, int]:
         study.write_text(STUDY.format(port=port), encoding="utf-8")
         return study
 
-    with hosted(write, range(8000, 9000), "operator"):
+    with hosted(write, range(8000, 9000), "operator") as begun, Client(begun.url) as anyone:
         server = next(p for p in psutil.Process().children(recursive=True) if "serve" in p.cmdline())
         (publisher,) = server.children()
-        time.sleep(10.0)  # some releases
+        for _ in islice(anyone.releases(), RELEASES):
+            pass
         return server.memory_info().rss, publisher.memory_info().rss
 
 

@@ -237,11 +237,15 @@ def test_no_text_has_what_no_database_keeps(exact: World) -> None:
 # --- what no library of ours would send ---
 
 
+def connected(world: World) -> socket.socket:
+    address = world.http.base_url
+    return socket.create_connection((address.host, address.port or 80), 1.0)
+
+
 def raw(world: World, *pieces: bytes) -> bytes:
     """All that the server answers on one connection, until it closes it or is silent for a while."""
-    host, port = world.http.base_url.host, world.http.base_url.port
     answer = b""
-    with socket.create_connection((host, port or 80), 1.0) as connection, suppress(OSError):
+    with connected(world) as connection, suppress(OSError):
         for piece in pieces:
             connection.sendall(piece)
             time.sleep(0.05)
@@ -286,8 +290,7 @@ def test_a_body_behind_an_upgrade_is_neither_lost_nor_a_request(exact: World) ->
 
 def test_a_client_that_leaves_in_the_middle_is_no_failure(exact: World, caplog: pytest.LogCaptureFixture) -> None:
     begin = head(exact, "POST", "/v1/examples", "Content-Length: 500")
-    host, port = exact.http.base_url.host, exact.http.base_url.port
-    with socket.create_connection((host, port or 80), 1.0) as connection:
+    with connected(exact) as connection:
         connection.sendall(begin + b"{")
     deadline = time.monotonic() + 10
     while 'route="/v1/examples",status="400"' not in (text := exact.call("GET", "/metrics", "operator").text):

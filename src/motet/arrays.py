@@ -79,13 +79,13 @@ def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
     Here their values at some points decide: FV, or V itself.
     """
     values, V = np.linalg.eigh(S)
-    seen = V.copy() if F is None else F @ V
-    weights = 1.0 / np.arange(1, len(seen) + 1)  # to no symmetry's liking
+    weights = 1.0 / np.arange(1, len(V if F is None else F) + 1)  # to no symmetry's liking
     equal = np.diff(values) <= 1e-10 * values[1:] + 100 * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     for run in np.split(np.arange(len(values)), np.flatnonzero(~equal) + 1):
         if len(run) > 1:
-            V[:, run] = V[:, run] @ np.linalg.eigh((seen[:, run].T * weights) @ seen[:, run])[1]
-    side = weights @ (V if F is None else F @ V)
+            seen = V[:, run] if F is None else F @ V[:, run]
+            V[:, run] = V[:, run] @ np.linalg.eigh((seen.T * weights) @ seen)[1]
+    side = (weights if F is None else weights @ F) @ V
     return values, V * np.where(side < 0, -1.0, 1.0)
 
 

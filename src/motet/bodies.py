@@ -9,6 +9,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST, LONGEST = 1000, 100  # examples of a request, and letters of an id
+LONGEST_NAME = 200  # of a client
 TEXT = "^[^\\x00]*$"  # PostgreSQL keeps every letter but this one
 
 
@@ -33,7 +34,7 @@ class NewExamples(Strict):
 
 
 class NewClients(Strict):
-    names: list[Annotated[str, Field(min_length=1, max_length=200, pattern=TEXT)]] = Field(
+    names: list[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=TEXT)]] = Field(
         min_length=1, max_length=10_000
     )
 

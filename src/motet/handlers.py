@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from motet import access, publications, records
 from motet.access import Caller, Me, Served
-from motet.bodies import LONGEST, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
+from motet.bodies import LONGEST, LONGEST_NAME, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
 from motet.errors import Busy, NotAllowed
 from motet.metrics import TYPE
 from motet.store import setting
@@ -186,7 +186,7 @@ async def enrol(service: Served, body: NewClients) -> dict[str, Any]:
 
 
 async def list_clients(
-    service: Served, after: Annotated[str, Query(max_length=200, pattern=TEXT)] = ""
+    service: Served, after: Annotated[str, Query(max_length=LONGEST_NAME, pattern=TEXT)] = ""
 ) -> dict[str, Any]:
     found = [dict(row) for row in await service.read(partial(records.listed, after=after, limit=1000))]
     return {"clients": found, "next": found[-1]["name"] if len(found) == 1000 else None}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from motet.demo.play import Demo
     from motet.demo.progress import State
 
-NEEDED = ("fastapi", "msgspec", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
+NEEDED = ("fastapi", "httptools", "msgspec", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
 REDRAW = 0.2  # seconds
 
 
