@@ -19,7 +19,7 @@ from motet.arrays import Array, Index, as_bytes, match
 from motet.coordinates import Coordinates
 from motet.engine import Engine
 from motet.ledger import UNIT, Whole
-from motet.stacks import LARGEST_SIZE, inverse
+from motet.linalg import LARGEST_SIZE, inverse
 from motet.task import Folded, Own, fold, on_all_cores, with_diagonal
 
 BLOCK = 64  # clients taken at once, always as many, so that nobody's digits depend on the others

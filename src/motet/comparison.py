@@ -27,7 +27,7 @@ from motet.publications import Published
 from motet.records import PRESENT
 from motet.store import examples, log, releases, taken
 from motet.study import Study
-from motet.wording import count, times
+from motet.text import count, times
 
 SOME = 5000  # examples asked for at once
 FIXED, GROWN, SOLVED = 1e-8, 1e-6, 1e-5  # what rounding may do: to sums, to those in a grown basis, to what follows

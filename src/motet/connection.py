@@ -25,7 +25,7 @@ from motet.answers import (
     said,
 )
 from motet.errors import InvalidData, MotetError, ServerError, Unreachable
-from motet.wording import printable, times
+from motet.text import printable, times
 
 LONGEST = 60.0  # seconds that a server may ask us to wait
 

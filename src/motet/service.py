@@ -29,7 +29,7 @@ from motet.publications import Published
 from motet.store import Store, setting
 from motet.study import Study
 from motet.task import Own
-from motet.wording import utc
+from motet.text import utc
 from motet.writer import Writer
 
 LOG = logging.getLogger("motet.service")

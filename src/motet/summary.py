@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-from motet.wording import utc
+from motet.text import utc
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>

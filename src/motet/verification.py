@@ -23,7 +23,7 @@ from motet.records import PRESENT
 from motet.store import clients, examples, head, log, releases, setting, taken
 from motet.store import ledger as ledger_table
 from motet.study import Study
-from motet.wording import count, utc
+from motet.text import count, utc
 
 ALIKE = 1e-6  # as a part: how far two computations of a scale may be apart
 Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # of so many examples

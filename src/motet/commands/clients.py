@@ -23,7 +23,7 @@ from motet.commands.terminal import (
     show_table,
 )
 from motet.errors import InvalidData, UnknownTask
-from motet.wording import count
+from motet.text import count
 
 if TYPE_CHECKING:
     from motet.client import Enrolled

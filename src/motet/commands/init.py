@@ -12,7 +12,7 @@ import typer
 
 from motet.commands.terminal import AsJson, one_line_errors, show
 from motet.errors import InvalidData
-from motet.wording import count
+from motet.text import count
 
 if TYPE_CHECKING:
     from motet.study import Study

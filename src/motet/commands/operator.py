@@ -18,7 +18,7 @@ from rich.text import Text
 from motet.commands.servers import client_token, server_at
 from motet.commands.terminal import AsJson, one_line_errors, private_file, progress_bar, show
 from motet.errors import InvalidData, InvalidStore, MotetError
-from motet.wording import count, utc
+from motet.text import count, utc
 
 if TYPE_CHECKING:
     from motet.comparison import Check

@@ -22,7 +22,7 @@ from motet.commands.terminal import (
     show,
 )
 from motet.errors import InvalidData
-from motet.wording import count, printable
+from motet.text import count, printable
 
 if TYPE_CHECKING:
     from motet.disclosed import Disclosed

@@ -11,7 +11,7 @@ from rich.console import Console
 from motet.commands.servers import PATIENT, client_token, fetched, inputs_of, operator_at, server_at
 from motet.commands.terminal import LOCAL, AsJson, OfClient, Tokens, Url, one_line_errors, progress_bar, show
 from motet.errors import InvalidData, ServerError
-from motet.wording import count
+from motet.text import count
 
 
 def release(url: Url = LOCAL, as_json: AsJson = False) -> None:

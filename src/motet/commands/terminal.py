@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.errors import InvalidData, MotetError, Unauthorized
-from motet.wording import printable
+from motet.text import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Url = Annotated[str, typer.Option("--url", envvar="MOTET_URL", help="The address of the study's server.")]

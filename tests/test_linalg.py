@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motet.stacks import inverse, inverse_of_low_rank
+from motet.linalg import inverse, inverse_of_low_rank
 
 
 @pytest.mark.parametrize("m", [1, 64, 200])
