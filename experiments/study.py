@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from motet import Disclosed, Eigen, Engine, Model, music
 from motet.arrays import Array, Index
-from motet.catalogue import Catalogue
 from motet.ledger import Ledger, Whole
+from motet.model.catalogue import Catalogue
+from motet.model.shift import Shift
 from motet.music import COMMON, INDIVIDUAL, NOISE, Listeners
 from motet.private import Mechanism, release
 from motet.reproduce import ARTICLE, preference
-from motet.shift import Shift
 
 EXAMPLES, RANK, RELEASES = 5, 80, 10
 BLOCK = 500  # listeners estimated at once

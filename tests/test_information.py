@@ -11,7 +11,7 @@ from motet import Engine, Landmarks, Model
 from motet.errors import WrongDimension
 from motet.information import Information
 from motet.kernels import RBF, DotProduct
-from motet.task import Own
+from motet.model.tasks import Own
 from tests.oracles import Array
 from tests.test_engine import GRID, Triple, triples
 

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import CompoundKernel, PairwiseKernel, WhiteKernel
 
 from motet.errors import InvalidData, InvalidModel, UnknownKernel, WrongDimension
-from motet.gram import gram, linear_form
 from motet.kernels import (
     RBF,
     ConstantKernel,
@@ -27,6 +26,7 @@ from motet.kernels import (
     on_columns,
     to_spec,
 )
+from motet.model.gram import gram, linear_form
 
 KERNELS = [
     RBF(0.7),

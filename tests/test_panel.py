@@ -13,9 +13,9 @@ from motet.disclosed import Estimate
 from motet.errors import NotPositiveDefinite
 from motet.kernels import RBF, DotProduct, ExpSineSquared
 from motet.ledger import Ledger
+from motet.model.tasks import Own
 from motet.panel import Member
 from motet.private import release as private_release
-from motet.task import Own
 from tests.oracles import Problem
 from tests.streams import CASES, engine_of, probes, problem
 from tests.test_private import MODELS as PRIVATE

@@ -19,13 +19,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet.basis import Eigen, Features, Landmarks
-    from motet.catalogue import Catalogue
     from motet.client import Client
     from motet.disclosed import Coefficients, Disclosed, Estimate
     from motet.engine import Engine
     from motet.errors import MotetError
-    from motet.model import Model
+    from motet.model.basis import Eigen, Features, Landmarks
+    from motet.model.catalogue import Catalogue
+    from motet.model.model import Model
     from motet.regressor import MixedEffectRegressor
 
 __version__ = "0.1.0"
@@ -46,17 +46,17 @@ __all__ = [
 ]
 
 _HOME = {
-    "Catalogue": "catalogue",
+    "Catalogue": "model.catalogue",
     "Client": "client",
     "Coefficients": "disclosed",
     "Disclosed": "disclosed",
-    "Eigen": "basis",
+    "Eigen": "model.basis",
     "Engine": "engine",
     "Estimate": "disclosed",
-    "Features": "basis",
-    "Landmarks": "basis",
+    "Features": "model.basis",
+    "Landmarks": "model.basis",
     "MixedEffectRegressor": "regressor",
-    "Model": "model",
+    "Model": "model.model",
     "MotetError": "errors",
 }
 

@@ -20,7 +20,7 @@ from motet.coordinates import Coordinates
 from motet.engine import Engine
 from motet.ledger import UNIT, Whole
 from motet.linalg import LARGEST_SIZE, inverse
-from motet.task import Folded, Own, fold, on_all_cores, with_diagonal
+from motet.model.tasks import Folded, Own, fold, on_all_cores, with_diagonal
 
 BLOCK = 64  # clients taken at once, always as many, so that nobody's digits depend on the others
 LARGEST = 2000  # examples of a client; one with more adds nothing

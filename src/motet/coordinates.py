@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, eigen
-from motet.basis import Basis
 from motet.errors import InvalidModel, NotPositiveDefinite
-from motet.model import Model
-from motet.shift import Shift
-from motet.task import with_diagonal
+from motet.model.basis import Basis
+from motet.model.model import Model
+from motet.model.shift import Shift
+from motet.model.tasks import with_diagonal
 
 POWER = 0.7  # p: the coordinates keep this power of the eigenvalues
 CLIENTS, FEWEST = 1500, 100  # simulated

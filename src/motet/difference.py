@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from motet.arrays import Array, Index, match, outputs
-from motet.basis import Basis
 from motet.disclosed import Disclosed
 from motet.errors import InvalidRelease
-from motet.task import Own
+from motet.model.basis import Basis
+from motet.model.tasks import Own
 
 Examples: TypeAlias = tuple[Any, Any, Any]  # X, y, noise of one client
 

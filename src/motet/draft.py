@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from motet.catalogue import Catalogue
 from motet.errors import InvalidStudy
-from motet.items import read_catalogue
+from motet.model.catalogue import Catalogue
+from motet.model.items import read_catalogue
 from motet.study import Study
 from motet.template import template
 

@@ -10,9 +10,9 @@ import numpy as np
 from motet import panel
 from motet.arrays import Array, outputs, runs
 from motet.disclosed import Coefficients, Disclosed
+from motet.model.tasks import Own
 from motet.panel import Member
 from motet.tables import Examples, Inputs
-from motet.task import Own
 
 AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory
 

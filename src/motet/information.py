@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dsygst
 
 from motet.arrays import Array, Index, match, mirrored
 from motet.errors import WrongDimension
-from motet.task import Batch
+from motet.model.tasks import Batch
 
 SMALL = 64  # tasks of this size are scattered many at once
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from motet.arrays import Array, Index
-from motet.catalogue import Catalogue
 from motet.errors import InvalidData
 from motet.kernels import RBF, ConstantKernel, DotProduct
-from motet.model import Model
+from motet.model.catalogue import Catalogue
+from motet.model.model import Model
 
 TAGS = (
     "rock", "pop", "alternative", "indie", "electronic", "metal", "punk", "jazz", "classical", "hip-hop", "folk",

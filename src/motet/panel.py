@@ -16,8 +16,8 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, match
 from motet.disclosed import Coefficients, Disclosed, Estimate
-from motet.gram import gram
-from motet.task import Own, checked, with_diagonal
+from motet.model.gram import gram
+from motet.model.tasks import Own, checked, with_diagonal
 
 TOGETHER = 8000  # inputs that are looked at together, for the sake of memory
 

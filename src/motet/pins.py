@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from motet.catalogue import Catalogue
-from motet.model import Model
+from motet.model.catalogue import Catalogue
+from motet.model.model import Model
 from motet.settings import Limits, Release, shown
 
 FORMAT = 1

@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dpotrf
 from motet.arrays import Array
 from motet.errors import InvalidRelease
 from motet.information import Information
-from motet.task import Batch
+from motet.model.tasks import Batch
 
 
 class Factor:

@@ -12,8 +12,8 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, runs
 from motet.disclosed import Disclosed
-from motet.gram import gram
-from motet.task import CHUNK, Batch
+from motet.model.gram import gram
+from motet.model.tasks import CHUNK, Batch
 
 NEW = -1  # the number of a task that has no examples
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array
-from motet.basis import Eigen
 from motet.clip import Clip
 from motet.coordinates import Coordinates
 from motet.denoise import Shaped, combined, forecast, posterior, shaped
@@ -21,7 +20,8 @@ from motet.disclosed import Disclosed
 from motet.engine import Engine
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
-from motet.model import Model
+from motet.model.basis import Eigen
+from motet.model.model import Model
 from motet.posterior import Posterior
 
 __all__ = ["Ledger", "Mechanism", "PrivateRelease", "best_rank", "release"]

@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 
 from motet.arrays import Array
 from motet.errors import InvalidData, TooMany, UnknownExample, UnknownTask
-from motet.model import Model
+from motet.model.model import Model
 from motet.store import attempt, clients, examples, head, insert_rows, log, put
 
 MANY = 500  # ids asked for at once

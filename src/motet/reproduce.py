@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from motet import music
 from motet.arrays import Array
-from motet.catalogue import Catalogue
 from motet.engine import Engine
+from motet.model.catalogue import Catalogue
 
 ALPHAS = np.linspace(0.0, 1.0, 15)
 LAMS = np.logspace(-7, 0, 15)

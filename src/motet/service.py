@@ -25,10 +25,10 @@ from motet.disclosed import Coefficients, Disclosed
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
 from motet.ledger import Ledger
 from motet.metrics import Metrics
+from motet.model.tasks import Own
 from motet.publications import Published
 from motet.store import Store, setting
 from motet.study import Study
-from motet.task import Own
 from motet.text import utc
 from motet.writer import Writer
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import BOUND, Array
-from motet.basis import BasisSpec, Eigen, Features, Landmarks
-from motet.catalogue import Catalogue
 from motet.coordinates import Coordinates
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
-from motet.items import read_catalogue
 from motet.kernels import from_spec
-from motet.model import Model
+from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
+from motet.model.catalogue import Catalogue
+from motet.model.items import read_catalogue
+from motet.model.model import Model
 from motet.pins import contradiction, pinned
 from motet.private import Ledger, Mechanism
 from motet.settings import File, Inputs, Limits, Release, Server, shown

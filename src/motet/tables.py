@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from motet.catalogue import Catalogue
 from motet.errors import InvalidData, UnknownName
+from motet.model.catalogue import Catalogue
 from motet.sending import check_id
 from motet.tablefile import Table, lines, read
 

@@ -13,7 +13,7 @@ from motet.arrays import BOUND, Array, numbers, outputs
 from motet.disclosed import Coefficients
 from motet.errors import InvalidRelease, MotetError
 from motet.kernels import check_dimension, from_spec, to_spec
-from motet.task import Own
+from motet.model.tasks import Own
 
 BROKEN = (MotetError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 

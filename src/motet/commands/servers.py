@@ -11,9 +11,9 @@ from motet.commands.terminal import token
 from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    from motet.catalogue import Catalogue
     from motet.client import Client
     from motet.disclosed import Disclosed
+    from motet.model.catalogue import Catalogue
 
 IMPATIENT, PATIENT = 2, 6  # how often a request is repeated where somebody waits, and where much is under way
 CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"
@@ -59,7 +59,7 @@ def fetched(url: str) -> Disclosed:
 def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
     """The catalogue of a study and how many numbers an input has, as its server tells of it."""
     from motet.answers import field_of
-    from motet.catalogue import Catalogue
+    from motet.model.catalogue import Catalogue
 
     dimension, spec = field_of(study, "dimension", int), field_of(study, "model", dict).get("catalogue")
     if spec is None:

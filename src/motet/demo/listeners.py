@@ -19,7 +19,7 @@ from motet import music
 from motet.arrays import Array
 from motet.disclosed import Estimate
 from motet.engine import Engine
-from motet.model import Model
+from motet.model.model import Model
 
 EXAMPLES = 5  # ratings of each listener
 SAMPLE = 60  # active listeners whose error is looked at, and as many passive ones

@@ -19,10 +19,10 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, in_order, match, runs
 from motet.errors import NotPositiveDefinite
-from motet.gram import linear_factor
 from motet.kernels import affine
 from motet.linalg import inverse, inverse_of_low_rank
-from motet.shift import Shift
+from motet.model.gram import linear_factor
+from motet.model.shift import Shift
 
 CHUNK = 2**20  # numbers in one temporary of a stack
 

@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import BOUND, Array, numbers
-from motet.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
-from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
 from motet.kernels import check_dimension, from_spec, on_columns, to_spec
+from motet.model.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
+from motet.model.catalogue import Catalogue
 
 BIASES = ("none", "constant", "linear")
 

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array
-from motet.basis import Basis
-from motet.gram import gram
+from motet.model.basis import Basis
+from motet.model.gram import gram
 
 
 @dataclass(frozen=True, eq=False)

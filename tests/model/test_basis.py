@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motet.basis import Basis, Eigen, Features, Landmarks
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Linear, On
+from motet.model.basis import Basis, Eigen, Features, Landmarks
 from tests.oracles import Array
 
 RNG = np.random.default_rng(0)

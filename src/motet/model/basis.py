@@ -16,10 +16,10 @@ from scipy.linalg.lapack import dpstrf, dtrtri
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, eigen, lower, numbers
-from motet.catalogue import Catalogue
 from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.gram import gram, linear_factor
 from motet.kernels import affine
+from motet.model.catalogue import Catalogue
+from motet.model.gram import gram, linear_factor
 
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from motet.arrays import BOUND
-from motet.catalogue import Catalogue
 from motet.errors import InvalidData
+from motet.model.catalogue import Catalogue
 
 
 def read_catalogue(path: Path, *, normalise: bool = False) -> Catalogue:
