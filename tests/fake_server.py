@@ -9,7 +9,7 @@ import httpx
 
 from motet import Client, Disclosed, Engine, Model
 from motet.kernels import RBF, DotProduct
-from motet.wire import coefficients_to_dict
+from motet.release.coefficients import coefficients_to_dict
 
 TOKEN = "a-very-secret-token"
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1, sigma2=1.0)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from motet import records
-from motet.disclosed import Disclosed
 from motet.errors import InvalidStore
 from motet.ledger import Whole
+from motet.release.disclosed import Disclosed
 from motet.study import Study
 from motet.verification import verify
 from tests.kept import EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet.client import Client
-    from motet.disclosed import Coefficients, Disclosed, Estimate
     from motet.engine import Engine
     from motet.errors import MotetError
     from motet.model.basis import Eigen, Features, Landmarks
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
     from motet.regressor import MixedEffectRegressor
+    from motet.release.disclosed import Coefficients, Disclosed, Estimate
 
 __version__ = "0.1.0"
 
@@ -48,11 +48,11 @@ __all__ = [
 _HOME = {
     "Catalogue": "model.catalogue",
     "Client": "client",
-    "Coefficients": "disclosed",
-    "Disclosed": "disclosed",
+    "Coefficients": "release.disclosed",
+    "Disclosed": "release.disclosed",
     "Eigen": "model.basis",
     "Engine": "engine",
-    "Estimate": "disclosed",
+    "Estimate": "release.disclosed",
     "Features": "model.basis",
     "Landmarks": "model.basis",
     "MixedEffectRegressor": "regressor",

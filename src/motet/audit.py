@@ -18,8 +18,8 @@ from scipy.special import ndtr, ndtri
 
 from motet.arrays import Array, Index, match, numbers
 from motet.difference import GAP, TINY, Change, Sums, change, contribution, covariance
-from motet.disclosed import Disclosed
 from motet.errors import WrongDimension
+from motet.release.disclosed import Disclosed
 
 Mask: TypeAlias = NDArray[np.bool_]
 

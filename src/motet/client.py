@@ -35,7 +35,7 @@ from motet.sending import check_id, examples_to_list
 if TYPE_CHECKING:
     from sklearn.gaussian_process.kernels import Kernel
 
-    from motet.disclosed import Coefficients, Disclosed, Estimate
+    from motet.release.disclosed import Coefficients, Disclosed, Estimate
 
 ATTEMPTS = 3  # to get coefficients and a release that belong together
 PATIENCE = 90.0  # seconds that a release may take
@@ -115,7 +115,7 @@ class Client:
             if held is None:
                 raise ServerError("GET /v1/disclosed: the server says that a release is known here, but none is")
             return held[1]
-        from motet.disclosed import Disclosed
+        from motet.release.disclosed import Disclosed
 
         release = Disclosed.from_bytes(response.content)
         etag = response.headers.get("ETag")
@@ -214,7 +214,7 @@ class Client:
 
     def coefficients(self) -> tuple[Disclosed, Coefficients]:
         """The current release, and what the server makes of it with the examples that this client sent."""
-        from motet.wire import coefficients_from_dict, release_of
+        from motet.release.coefficients import coefficients_from_dict, release_of
 
         for attempt in range(ATTEMPTS):
             if attempt:

@@ -17,14 +17,14 @@ from sqlalchemy import Connection, func, select
 
 from motet import publications, records
 from motet.arrays import Array, as_bytes
-from motet.disclosed import TENSORS, Disclosed
 from motet.engine import Engine
 from motet.errors import InvalidRelease, MotetError
 from motet.ledger import UNIT, Ledger, Whole
-from motet.posterior import Posterior
 from motet.private import Mechanism
 from motet.publications import Published
 from motet.records import PRESENT
+from motet.release.disclosed import TENSORS, Disclosed
+from motet.release.posterior import Posterior
 from motet.store import examples, log, releases, taken
 from motet.study import Study
 from motet.text import count, times

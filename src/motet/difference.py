@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from motet.arrays import Array, Index, match, outputs
-from motet.disclosed import Disclosed
 from motet.errors import InvalidRelease
 from motet.model.basis import Basis
 from motet.model.tasks import Own
+from motet.release.disclosed import Disclosed
 
 Examples: TypeAlias = tuple[Any, Any, Any]  # X, y, noise of one client
 

@@ -12,8 +12,8 @@ import numpy as np
 from motet.arrays import Array
 from motet.audit import TOLERANCE, Found, presence, rebuilt
 from motet.difference import Change, Examples, change
-from motet.disclosed import Disclosed
 from motet.errors import InvalidRelease
+from motet.release.disclosed import Disclosed
 
 SHOWN = 5  # inputs of a client, and clients, that a table has room for
 

@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from motet import panel
 from motet.arrays import Array, outputs, runs
-from motet.disclosed import Coefficients, Disclosed
 from motet.model.tasks import Own
-from motet.panel import Member
+from motet.release import estimates as panel
+from motet.release.disclosed import Coefficients, Disclosed
+from motet.release.estimates import Member
 from motet.tables import Examples, Inputs
 
 AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory

@@ -27,11 +27,11 @@ from motet.access import Caller, Me, Served
 from motet.bodies import LONGEST, LONGEST_NAME, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
 from motet.errors import Busy, NotAllowed
 from motet.metrics import TYPE
+from motet.release.coefficients import coefficients_to_dict
 from motet.store import setting
 from motet.study import Study
 from motet.summary import interface_page
 from motet.summary import page as summary_page
-from motet.wire import coefficients_to_dict
 
 ID = Annotated[str, Path(min_length=1, max_length=LONGEST, pattern=TEXT)]
 RELEASE_WITHIN = 60.0  # seconds that the operator waits

@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, runs
-from motet.disclosed import Disclosed
 from motet.model.gram import gram
 from motet.model.tasks import CHUNK, Batch
+from motet.release.disclosed import Disclosed
 
 NEW = -1  # the number of a task that has no examples
 

@@ -16,13 +16,13 @@ from motet.arrays import Array
 from motet.clip import Clip
 from motet.coordinates import Coordinates
 from motet.denoise import Shaped, combined, forecast, posterior, shaped
-from motet.disclosed import Disclosed
 from motet.engine import Engine
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.model.basis import Eigen
 from motet.model.model import Model
-from motet.posterior import Posterior
+from motet.release.disclosed import Disclosed
+from motet.release.posterior import Posterior
 
 __all__ = ["Ledger", "Mechanism", "PrivateRelease", "best_rank", "release"]
 

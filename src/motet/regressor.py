@@ -17,12 +17,12 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from motet.arrays import Array, Index, numbers
-from motet.disclosed import Disclosed
 from motet.engine import Engine, one_each
 from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.kernels import from_spec
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
+from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"
 NAMED = {"dot_product": {"sigma_0": 0.0}}  # what a kernel's name alone means, where not scikit-learn's default

@@ -21,12 +21,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from motet import publications, records
-from motet.disclosed import Coefficients, Disclosed
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
 from motet.ledger import Ledger
 from motet.metrics import Metrics
 from motet.model.tasks import Own
 from motet.publications import Published
+from motet.release.disclosed import Coefficients, Disclosed
 from motet.store import Store, setting
 from motet.study import Study
 from motet.text import utc

@@ -12,7 +12,7 @@ from motet.errors import Forbidden, InvalidData, StaleRelease, Unauthorized
 from motet.tables import Examples, some
 
 if TYPE_CHECKING:
-    from motet.disclosed import Coefficients, Disclosed
+    from motet.release.disclosed import Coefficients, Disclosed
 
 
 class Site:

@@ -25,8 +25,8 @@ from motet.errors import InvalidData
 from motet.text import count, printable
 
 if TYPE_CHECKING:
-    from motet.disclosed import Disclosed
     from motet.forecasts import Known, Prediction
+    from motet.release.disclosed import Disclosed
     from motet.tables import Inputs
 
 ME = ""  # the only client there is

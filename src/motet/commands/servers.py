@@ -12,8 +12,8 @@ from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from motet.client import Client
-    from motet.disclosed import Disclosed
     from motet.model.catalogue import Catalogue
+    from motet.release.disclosed import Disclosed
 
 IMPATIENT, PATIENT = 2, 6  # how often a request is repeated where somebody waits, and where much is under way
 CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"

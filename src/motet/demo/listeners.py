@@ -17,9 +17,9 @@ import numpy as np
 
 from motet import music
 from motet.arrays import Array
-from motet.disclosed import Estimate
 from motet.engine import Engine
 from motet.model.model import Model
+from motet.release.disclosed import Estimate
 
 EXAMPLES = 5  # ratings of each listener
 SAMPLE = 60  # active listeners whose error is looked at, and as many passive ones

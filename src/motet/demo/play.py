@@ -25,8 +25,8 @@ from motet.demo.hosting import hosted, is_free
 from motet.demo.listeners import EXAMPLES, Crowd, Errors
 from motet.demo.load import Load
 from motet.demo.progress import Measured, Reference, State
-from motet.disclosed import Disclosed
 from motet.errors import MotetError, NotReleased, Unreachable
+from motet.release.disclosed import Disclosed
 from motet.study import Study
 
 PACE = 250.0  # ratings a second that the clock of releases is made for

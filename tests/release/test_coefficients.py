@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from motet.disclosed import Coefficients
 from motet.errors import InvalidRelease
-from motet.wire import coefficients_from_dict, coefficients_to_dict
+from motet.release.coefficients import coefficients_from_dict, coefficients_to_dict
+from motet.release.disclosed import Coefficients
 from tests.fake_server import learned
 
 FIELDS = ("release", "inputs", "y", "noise", "a", "kernel", "released")

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, match
-from motet.disclosed import Coefficients, Disclosed, Estimate
 from motet.model.gram import gram
 from motet.model.tasks import Own, checked, with_diagonal
+from motet.release.disclosed import Coefficients, Disclosed, Estimate
 
 TOGETHER = 8000  # inputs that are looked at together, for the sake of memory
 

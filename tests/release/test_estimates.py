@@ -7,15 +7,16 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from motet import Disclosed, Engine, Landmarks, Model, panel
+from motet import Disclosed, Engine, Landmarks, Model
 from motet.arrays import Array
-from motet.disclosed import Estimate
 from motet.errors import NotPositiveDefinite
 from motet.kernels import RBF, DotProduct, ExpSineSquared
 from motet.ledger import Ledger
 from motet.model.tasks import Own
-from motet.panel import Member
 from motet.private import release as private_release
+from motet.release import estimates as panel
+from motet.release.disclosed import Estimate
+from motet.release.estimates import Member
 from tests.oracles import Problem
 from tests.streams import CASES, engine_of, probes, problem
 from tests.test_private import MODELS as PRIVATE

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model
-from motet.disclosed import TENSORS
 from motet.errors import (
     InvalidData,
     InvalidRelease,
@@ -24,8 +23,9 @@ from motet.errors import (
     UnknownName,
     WrongDimension,
 )
-from motet.files import pack
 from motet.kernels import RBF, DotProduct, ExpSineSquared, Identity
+from motet.release.disclosed import TENSORS
+from motet.release.file import pack
 from tests.streams import CASES, engine_of, probes, problem
 from tests.test_engine import GRID, Triple, learned, triples
 

@@ -20,13 +20,13 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, as_bytes, frozen, match, outputs
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
-from motet.files import checksum, pack, unpack
 from motet.kernels import check_dimension
 from motet.model.basis import Basis, Extension, Features
 from motet.model.model import Model
 from motet.model.shift import Shift
 from motet.model.tasks import Own
-from motet.posterior import Factor, Posterior
+from motet.release.file import checksum, pack, unpack
+from motet.release.posterior import Factor, Posterior
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")

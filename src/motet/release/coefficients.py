@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import BOUND, Array, numbers, outputs
-from motet.disclosed import Coefficients
 from motet.errors import InvalidRelease, MotetError
 from motet.kernels import check_dimension, from_spec, to_spec
 from motet.model.tasks import Own
+from motet.release.disclosed import Coefficients
 
 BROKEN = (MotetError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
