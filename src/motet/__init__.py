@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet.client import Client
-    from motet.engine import Engine
     from motet.errors import MotetError
+    from motet.learning.engine import Engine
+    from motet.learning.regressor import MixedEffectRegressor
     from motet.model.basis import Eigen, Features, Landmarks
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
-    from motet.regressor import MixedEffectRegressor
     from motet.release.disclosed import Coefficients, Disclosed, Estimate
 
 __version__ = "0.1.0"
@@ -51,11 +51,11 @@ _HOME = {
     "Coefficients": "release.disclosed",
     "Disclosed": "release.disclosed",
     "Eigen": "model.basis",
-    "Engine": "engine",
+    "Engine": "learning.engine",
     "Estimate": "release.disclosed",
     "Features": "model.basis",
     "Landmarks": "model.basis",
-    "MixedEffectRegressor": "regressor",
+    "MixedEffectRegressor": "learning.regressor",
     "Model": "model.model",
     "MotetError": "errors",
 }

@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match
 from motet.coordinates import Coordinates
-from motet.engine import Engine
+from motet.learning.engine import Engine
 from motet.ledger import UNIT, Whole
 from motet.linalg import LARGEST_SIZE, inverse
 from motet.model.tasks import Folded, Own, fold, on_all_cores, with_diagonal

@@ -17,8 +17,8 @@ from sqlalchemy import Connection, func, select
 
 from motet import publications, records
 from motet.arrays import Array, as_bytes
-from motet.engine import Engine
 from motet.errors import InvalidRelease, MotetError
+from motet.learning.engine import Engine
 from motet.ledger import UNIT, Ledger, Whole
 from motet.private import Mechanism
 from motet.publications import Published

@@ -16,8 +16,8 @@ from motet.arrays import Array
 from motet.clip import Clip
 from motet.coordinates import Coordinates
 from motet.denoise import Shaped, combined, forecast, posterior, shaped
-from motet.engine import Engine
 from motet.errors import InvalidData, InvalidModel, WrongDimension
+from motet.learning.engine import Engine
 from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.model.basis import Eigen
 from motet.model.model import Model

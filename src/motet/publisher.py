@@ -19,8 +19,8 @@ from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
 
 from motet import publications, records
-from motet.engine import Engine
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
+from motet.learning.engine import Engine
 from motet.ledger import Noise, Whole, opendp_noise
 from motet.logs import log_to_stderr
 from motet.private import release

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from motet import music
 from motet.arrays import Array
-from motet.engine import Engine
+from motet.learning.engine import Engine
 from motet.model.catalogue import Catalogue
 
 ALPHAS = np.linspace(0.0, 1.0, 15)

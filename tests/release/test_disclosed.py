@@ -26,8 +26,8 @@ from motet.errors import (
 from motet.kernels import RBF, DotProduct, ExpSineSquared, Identity
 from motet.release.disclosed import TENSORS
 from motet.release.file import pack
+from tests.learning.test_engine import GRID, Triple, learned, triples
 from tests.streams import CASES, engine_of, probes, problem
-from tests.test_engine import GRID, Triple, learned, triples
 
 ITEMS = Catalogue(["a", "b", "c"], [[1.0, 0.1], [0.0, 1 / 3], [2.0, 5.0]])
 MODELS = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from motet import music
 from motet.arrays import Array
-from motet.engine import Engine
+from motet.learning.engine import Engine
 from motet.model.model import Model
 from motet.release.disclosed import Estimate
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from motet import Engine, Landmarks, Model
 from motet.errors import WrongDimension
-from motet.information import Information
 from motet.kernels import RBF, DotProduct
+from motet.learning.information import Information
 from motet.model.tasks import Own
+from tests.learning.test_engine import GRID, Triple, triples
 from tests.oracles import Array
-from tests.test_engine import GRID, Triple, triples
 
 MODELS = {
     "growing": Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1),

@@ -17,9 +17,9 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from motet.arrays import Array, Index, numbers
-from motet.engine import Engine, one_each
 from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.kernels import from_spec
+from motet.learning.engine import Engine, one_each
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed

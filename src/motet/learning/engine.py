@@ -17,16 +17,17 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
-from motet.examples import Examples
-from motet.information import Information
 from motet.kernels import check_dimension
+from motet.learning.evidence import Evidence, evidence, residual_quadratic
+from motet.learning.information import Information
+from motet.learning.predictions import predict, predict_all
+from motet.learning.triples import Examples
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.shift import Shift
 from motet.model.tasks import Batch, Folded, Own, batches, fold
-from motet.predictions import predict, predict_all
 from motet.release.disclosed import Coefficients, Disclosed
-from motet.release.posterior import Evidence, Posterior, evidence, residual_quadratic
+from motet.release.posterior import Posterior
 
 FAR = 1e4  # spreads from 0 where a linear bias that nothing centres begins to lose digits
 MOST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory

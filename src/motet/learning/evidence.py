@@ -1,0 +1,50 @@
+"""The evidence of a model: how probable it makes the outputs, from the sums over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.learning.information import Information
+from motet.model.tasks import Batch
+from motet.release.posterior import Factor
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Restricted: ``log_evidence`` of the outputs, ``sigma2`` estimated or given, ``quadratic`` the form Q."""
+
+    log_evidence: float
+    sigma2: float
+    quadratic: float
+
+
+def evidence(
+    total: Information, factor: Factor, weights: Array, residual: float, lam: float, sigma2: float | None = None
+) -> Evidence:
+    """Restricted log evidence, σ² profiled unless given.
+
+    ``weights`` are θ̂ on the basis, without the bias; ``residual`` is Σ rʲᵀRʲrʲ with rʲ = yʲ − Fⱼθ̂.
+    """
+    share, d = factor.share, factor.bias_rank
+    prior = float(weights @ weights) / share if share else 0.0
+    Q = prior + residual + total.squares / lam
+    free = total.rows - d
+    log_det = factor.log_det - total.log_det - (d * np.log(share) if d else 0.0)
+    log_det += total.log_noise + (total.rows - total.folded) * np.log(lam)
+    if sigma2 is None:
+        sigma2 = Q / free if free > 0 else float("nan")
+    if free <= 0 or not sigma2 > 0:  # too few rows to tell, or a fit without any error
+        return Evidence(float("nan") if free <= 0 else float("inf"), sigma2, Q)
+    return Evidence(-0.5 * float(free * np.log(2 * np.pi * sigma2) + log_det + Q / sigma2), sigma2, Q)
+
+
+def residual_quadratic(batches: Iterable[Batch], F: Array, theta: Array) -> float:
+    """Σ rʲᵀRʲrʲ; the form that keeps its digits under an offset in y."""
+    fitted = F @ theta
+    parts = (part for batch in batches for part in batch.parts(2 * batch.h.shape[1]))
+    residuals = ((part.R, part.y - fitted[part.h]) for part in parts)
+    return sum(float(np.vdot(r, R @ r[:, :, None])) for R, r in residuals)
