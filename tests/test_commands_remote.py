@@ -29,9 +29,9 @@ import pytest
 from pyarrow import parquet
 
 from motet import Client
-from motet.client import Enrolled
+from motet.client.client import Enrolled
 from motet.errors import Unauthorized
-from tests.fake_server import learned
+from tests.client.fake_server import learned
 from tests.scenarios.harness import CURVES, OPERATOR, Program, poll, program, write_study
 
 NOWHERE = "http://127.0.0.1:1"

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet.client import Client
+    from motet.client.client import Client
     from motet.errors import MotetError
     from motet.learning.engine import Engine
     from motet.learning.regressor import MixedEffectRegressor
@@ -47,7 +47,7 @@ __all__ = [
 
 _HOME = {
     "Catalogue": "model.catalogue",
-    "Client": "client",
+    "Client": "client.client",
     "Coefficients": "release.disclosed",
     "Disclosed": "release.disclosed",
     "Eigen": "model.basis",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from motet.errors import InvalidRelease
 from motet.release.coefficients import coefficients_from_dict, coefficients_to_dict
 from motet.release.disclosed import Coefficients
-from tests.fake_server import learned
+from tests.client.fake_server import learned
 
 FIELDS = ("release", "inputs", "y", "noise", "a", "kernel", "released")
 ANYTHING = st.recursive(

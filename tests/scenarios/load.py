@@ -12,7 +12,7 @@ from typing import Self
 import httpx
 import numpy as np
 
-from motet.client import Enrolled
+from motet.client.client import Enrolled
 from tests.scenarios.harness import Place
 
 Triple = tuple[float, float, float]  # x, y, noise

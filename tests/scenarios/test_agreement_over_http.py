@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from motet import Client, Disclosed, Engine, MixedEffectRegressor
-from motet.client import Enrolled
+from motet.client.client import Enrolled
 from motet.errors import NotAllowed, NotReleased, Unauthorized
 from motet.kernels import from_spec, to_spec
 from motet.study import Study

@@ -26,7 +26,7 @@ from motet.errors import InvalidData, UnknownTask
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.client import Enrolled
+    from motet.client.client import Enrolled
 
 
 def enroll(
@@ -42,7 +42,7 @@ def enroll(
 ) -> None:
     """Enrol clients, and show their tokens this once, or write them to a file."""
     with one_line_errors():
-        from motet import batches, tables
+        from motet.client import batches, tables
 
         wanted = [name.strip() for name in names or ()] + ([] if file is None else tables.read_names(file))
         bar = progress_bar(Console(stderr=True), "clients", len(wanted), "Enrolling")

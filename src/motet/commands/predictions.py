@@ -25,9 +25,9 @@ from motet.errors import InvalidData
 from motet.text import count, printable
 
 if TYPE_CHECKING:
-    from motet.forecasts import Known, Prediction
+    from motet.client.predictions import Known, Prediction
+    from motet.client.tables import Inputs
     from motet.release.disclosed import Disclosed
-    from motet.tables import Inputs
 
 ME = ""  # the only client there is
 
@@ -79,7 +79,7 @@ def predict(
     individual.
     """
     with one_line_errors():
-        from motet import forecasts
+        from motet.client import predictions as forecasts
 
         _check(own, client, each, tokens, release, out)
         if tokens is not None:
@@ -120,7 +120,8 @@ def _of_sender(path: Path | None, url: str, top: int | None) -> Asked:
 def _of_examples(
     own: Path, client: str | None, each: bool, path: Path | None, release: Disclosed, top: int | None
 ) -> Asked:
-    from motet import forecasts, tables
+    from motet.client import predictions as forecasts
+    from motet.client import tables
 
     about = release.model.catalogue, release.landmarks.shape[1]
     examples = tables.read_clients(own, *about) if each else {ME: tables.read_examples(own, *about, client)}
@@ -130,7 +131,9 @@ def _of_examples(
 
 
 def _of_tokens(file: Path, path: Path | None, url: str, top: int | None) -> Asked:
-    from motet import forecasts, sites, tables
+    from motet.client import predictions as forecasts
+    from motet.client import site as sites
+    from motet.client import tables
 
     tokens = tables.read_tokens(file)
     with server_at(url, "") as server:
@@ -145,7 +148,7 @@ def _of_tokens(file: Path, path: Path | None, url: str, top: int | None) -> Aske
 
 def _inputs(release: Disclosed, path: Path | None, top: int | None, client: str | None = None) -> Inputs:
     """What to predict at."""
-    from motet import tables
+    from motet.client import tables
 
     catalogue, dimension = release.model.catalogue, release.landmarks.shape[1]
     if catalogue is None and top is not None:
@@ -160,7 +163,7 @@ def _inputs(release: Disclosed, path: Path | None, top: int | None, client: str 
 
 def _show(asked: Asked, found: list[Prediction], out: Path | None, as_json: bool) -> None:
     """Predictions in a file, with a line that tells of them, or all of them here."""
-    from motet import tables
+    from motet.client import tables
 
     about: dict[str, Any] = {"release": asked.version}
     table, whose = asked.at.table, ""
@@ -185,7 +188,7 @@ def _show(asked: Asked, found: list[Prediction], out: Path | None, as_json: bool
 
 def _note(asked: Asked) -> None:
     """Beside the output: some of the new individuals may be known ones, misspelled."""
-    from motet import tables
+    from motet.client import tables
 
     who = f"{len(asked.new)} of {count(len(asked.rows), 'client')} not in {asked.file} ({tables.some(asked.new)})"
     line = f"{who}: predicted as new individuals, the average with the full individual variance."

@@ -77,7 +77,7 @@ def send(
 
 
 def _send_own(file: Path, client: str | None, url: str, as_json: bool) -> None:
-    from motet import batches, tables
+    from motet.client import batches, tables
 
     mine = client_token()
     with server_at(url, mine) as server:
@@ -91,7 +91,8 @@ def _send_own(file: Path, client: str | None, url: str, as_json: bool) -> None:
 
 
 def _send_all(file: Path, tokens: Path, url: str, as_json: bool) -> None:
-    from motet import sites, tables
+    from motet.client import site as sites
+    from motet.client import tables
 
     known = tables.read_tokens(tokens)
     with server_at(url, "") as server:

@@ -11,7 +11,7 @@ from motet.commands.terminal import token
 from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
-    from motet.client import Client
+    from motet.client.client import Client
     from motet.model.catalogue import Catalogue
     from motet.release.disclosed import Disclosed
 
@@ -24,7 +24,7 @@ NO_OPERATOR = f"this token is not the operator's: set {OPERATOR} to the one that
 @contextmanager
 def server_at(url: str, token: str, refused: str = NO_CLIENT, *, retries: int = IMPATIENT) -> Iterator[Client]:
     """``refused`` is what to say where the token does not open what is asked for."""
-    from motet.client import Client
+    from motet.client.client import Client
 
     try:
         with Client(url, token, retries=retries) as server:
@@ -58,7 +58,7 @@ def fetched(url: str) -> Disclosed:
 
 def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
     """The catalogue of a study and how many numbers an input has, as its server tells of it."""
-    from motet.answers import field_of
+    from motet.client.responses import field_of
     from motet.model.catalogue import Catalogue
 
     dimension, spec = field_of(study, "dimension", int), field_of(study, "model", dict).get("catalogue")

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from motet.client import Client
+from motet.client.client import Client
 from motet.demo.listeners import Crowd
 
 SENDERS = 6  # threads

@@ -20,7 +20,7 @@ from typing import Self
 import httpx
 from threadpoolctl import threadpool_limits
 
-from motet.client import Client
+from motet.client.client import Client
 from motet.demo.hosting import hosted, is_free
 from motet.demo.listeners import EXAMPLES, Crowd, Errors
 from motet.demo.load import Load

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from motet import batches
-from motet.client import Client, Sent
+from motet.client import batches
+from motet.client.client import Client, Sent
+from motet.client.tables import Examples, some
 from motet.errors import Forbidden, InvalidData, StaleRelease, Unauthorized
-from motet.tables import Examples, some
 
 if TYPE_CHECKING:
     from motet.release.disclosed import Coefficients, Disclosed

@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from motet.arrays import Array, outputs, runs
+from motet.client.tables import Examples, Inputs
 from motet.model.tasks import Own
 from motet.release import estimates as panel
 from motet.release.disclosed import Coefficients, Disclosed
 from motet.release.estimates import Member
-from motet.tables import Examples, Inputs
 
 AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
-from motet.client import Client, Enrolled, Sent
+from motet.client.client import Client, Enrolled, Sent
+from motet.client.tables import Examples, some
 from motet.errors import (
     EmptyData,
     Forbidden,
@@ -18,7 +19,6 @@ from motet.errors import (
     Unauthorized,
     Unreachable,
 )
-from motet.tables import Examples, some
 
 MOST = 500  # names or examples in a request
 LONGEST = 200  # letters of a name

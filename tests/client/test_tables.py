@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from motet import Catalogue
-from motet.errors import InvalidData
-from motet.tables import (
+from motet.client.tables import (
     for_clients,
     inputs_of,
     predictions_to_list,
@@ -28,6 +27,7 @@ from motet.tables import (
     read_tokens,
     write_predictions,
 )
+from motet.errors import InvalidData
 
 FRUIT = Catalogue(["apple", "pear, green", "plum"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from motet.client.site import Site
 from motet.errors import InvalidData, StaleRelease
-from motet.sites import Site
-from tests.fake_server import FakeServer, refusal
+from tests.client.fake_server import FakeServer, refusal
 
 
 def test_the_release_is_downloaded_once_for_all() -> None:

@@ -18,8 +18,9 @@ from urllib.parse import quote
 
 import httpx
 
-from motet.answers import field_of
-from motet.connection import Connection, pause
+from motet.client.connection import Connection, pause
+from motet.client.payload import check_id, examples_to_list
+from motet.client.responses import field_of
 from motet.errors import (
     InvalidData,
     MotetError,
@@ -30,7 +31,6 @@ from motet.errors import (
     UnknownExample,
     UnknownTask,
 )
-from motet.sending import check_id, examples_to_list
 
 if TYPE_CHECKING:
     from sklearn.gaussian_process.kernels import Kernel

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from motet import Client
-from motet.client import Enrolled
+from motet.client.client import Enrolled
 from motet.errors import (
     Busy,
     Forbidden,
@@ -24,7 +24,7 @@ from motet.errors import (
     UnknownExample,
     Unreachable,
 )
-from tests.fake_server import TOKEN, FakeServer, refusal, study
+from tests.client.fake_server import TOKEN, FakeServer, refusal, study
 
 X, Y = [[0.2], [1.5]], [1.0, -1.0]
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from motet import Client
-from motet.client import Enrolled, Sent
+from motet.client.client import Enrolled, Sent
 from motet.errors import (
     InvalidData,
     InvalidNoise,
@@ -28,7 +28,7 @@ from motet.errors import (
     WrongDimension,
 )
 from motet.kernels import RBF
-from tests.fake_server import TOKEN, learned, refusal, study
+from tests.client.fake_server import TOKEN, learned, refusal, study
 
 X, Y = [[0.2], [1.5]], [1.0, -1.0]
 GRID = np.linspace(-1.0, 3.0, 9)[:, None]
@@ -242,6 +242,6 @@ def test_a_passive_client_sends_nothing_but_gets(monkeypatch: pytest.MonkeyPatch
 
 def test_the_client_needs_nothing_of_the_server() -> None:
     theirs = {"motet.server", "motet.store", "motet.records", "sqlalchemy", "fastapi", "uvicorn"}
-    code = f"import motet.client, sys; print(sorted({theirs} & set(sys.modules)))"
+    code = f"import motet.client.client, sys; print(sorted({theirs} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from motet import Client
-from motet.batches import enroll, send
-from motet.client import Sent
+from motet.client.batches import enroll, send
+from motet.client.client import Sent
+from motet.client.tables import read_examples
 from motet.errors import InvalidData, TooLarge, Unreachable
-from motet.tables import read_examples
-from tests.fake_server import refusal
+from tests.client.fake_server import refusal
 
 
 class SmallServer:

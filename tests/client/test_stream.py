@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from motet import Client
-from tests.fake_server import FakeServer, learned, refusal
+from tests.client.fake_server import FakeServer, learned, refusal
 
 
 class Stream(httpx.SyncByteStream):

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motet import Catalogue, Engine, Model, forecasts
-from motet.forecasts import Known, Prediction, passive, predict, rows_of
+from motet import Catalogue, Engine, Model
+from motet.client import predictions as forecasts
+from motet.client.predictions import Known, Prediction, passive, predict, rows_of
+from motet.client.tables import inputs_of, read_clients, read_inputs
 from motet.kernels import RBF, DotProduct
-from motet.tables import inputs_of, read_clients, read_inputs
 
 FRUIT = Catalogue(["apple", "fig", "pear", "plum", "quince"], [[0.0], [0.3], [0.7], [1.2], [2.0]])
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.4, lam=0.1, sigma2=1.0, catalogue=FRUIT)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
 from motet.model.catalogue import Catalogue
-from motet.sending import check_id
 from motet.tablefile import Table, lines, read
 
 NO_INPUTS = ("client", "id", "y", "noise")

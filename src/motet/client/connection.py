@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from motet.answers import (
+from motet.client.responses import (
     BY_CODE,
     Outcome,
     asked_to_wait,
