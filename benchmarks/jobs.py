@@ -15,7 +15,7 @@ from benchmarks.measure import Row, medians, peak_megabytes, ratio, seconds
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music import artists, simulate
-from motet.private import Ledger, Mechanism, release
+from motet.privacy.mechanism import Ledger, Mechanism, release
 from motet.reproduce import Reproduction, run
 
 COMMON, INDIVIDUAL = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)  # the article's music study

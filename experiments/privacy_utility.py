@@ -39,9 +39,9 @@ from experiments.study import (
     table,
 )
 from motet import Disclosed
-from motet.ledger import Ledger
 from motet.music import Listeners, simulate
-from motet.private import Mechanism, release
+from motet.privacy.ledger import Ledger
+from motet.privacy.mechanism import Mechanism, release
 
 RESULTS = Path(__file__).parent / "PRIVACY.md"
 WORKERS = 2

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from motet import Disclosed, Eigen, Engine, Model, music
 from motet.arrays import Array, Index
-from motet.ledger import Ledger, Whole
 from motet.model.catalogue import Catalogue
 from motet.model.shift import Shift
 from motet.music import COMMON, INDIVIDUAL, NOISE, Listeners
-from motet.private import Mechanism, release
+from motet.privacy.ledger import Ledger, Whole
+from motet.privacy.mechanism import Mechanism, release
 from motet.reproduce import ARTICLE, preference
 
 EXAMPLES, RANK, RELEASES = 5, 80, 10

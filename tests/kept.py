@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from motet import records
-from motet.ledger import Noise, opendp_noise
+from motet.privacy.ledger import Noise, opendp_noise
 from motet.publisher import Publisher, pin
 from motet.records import Addition, Example
 from motet.store import Store

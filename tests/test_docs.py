@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from motet.cli import COMMANDS, app
 from motet.metrics import Metrics
-from motet.private import Ledger
+from motet.privacy.mechanism import Ledger
 from motet.publisher import pin
 from motet.server import ROUTES
 from motet.store import Store

@@ -8,9 +8,9 @@ from experiments.privacy_utility import covered, goals
 from experiments.study import SIMULATION, Study, artists, learned, mechanism
 from experiments.tables import PASSIVE
 
-from motet.ledger import Ledger
 from motet.music import simulate
-from motet.private import release
+from motet.privacy.ledger import Ledger
+from motet.privacy.mechanism import release
 
 
 def test_private_releases_keep_most_of_the_gain_of_sharing() -> None:

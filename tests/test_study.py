@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from motet import Catalogue, Eigen, Engine, Landmarks
 from motet.errors import InvalidData, InvalidNoise, InvalidStudy, WrongDimension
 from motet.kernels import On
-from motet.ledger import Ledger
-from motet.private import Mechanism
+from motet.privacy.ledger import Ledger
+from motet.privacy.mechanism import Mechanism
 from motet.settings import File
 from motet.study import Study, template
 

@@ -12,7 +12,7 @@ import pytest
 
 from motet import records
 from motet.errors import InvalidStore
-from motet.ledger import Whole
+from motet.privacy.ledger import Whole
 from motet.release.disclosed import Disclosed
 from motet.study import Study
 from motet.verification import verify

@@ -19,8 +19,8 @@ from motet import publications, records
 from motet.arrays import Array, as_bytes
 from motet.errors import InvalidRelease, MotetError
 from motet.learning.engine import Engine
-from motet.ledger import UNIT, Ledger, Whole
-from motet.private import Mechanism
+from motet.privacy.ledger import UNIT, Ledger, Whole
+from motet.privacy.mechanism import Mechanism
 from motet.publications import Published
 from motet.records import PRESENT
 from motet.release.disclosed import TENSORS, Disclosed

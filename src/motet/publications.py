@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from sqlalchemy import Connection, case, func, select, update
 
-from motet.coordinates import Coordinates
 from motet.errors import InvalidStore
-from motet.ledger import Ledger, Whole
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.ledger import Ledger, Whole
 from motet.store import clients as clients_table
 from motet.store import head, put, releases, setting, taken
 from motet.store import ledger as ledger_table

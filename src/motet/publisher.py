@@ -21,9 +21,9 @@ from sqlalchemy.exc import IntegrityError
 from motet import publications, records
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
 from motet.learning.engine import Engine
-from motet.ledger import Noise, Whole, opendp_noise
 from motet.logs import log_to_stderr
-from motet.private import release
+from motet.privacy.ledger import Noise, Whole, opendp_noise
+from motet.privacy.mechanism import release
 from motet.publications import Published
 from motet.store import Store, put, releases, setting
 from motet.study import Study

@@ -22,9 +22,9 @@ from starlette.concurrency import run_in_threadpool
 
 from motet import publications, records
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
-from motet.ledger import Ledger
 from motet.metrics import Metrics
 from motet.model.tasks import Own
+from motet.privacy.ledger import Ledger
 from motet.publications import Published
 from motet.release.disclosed import Coefficients, Disclosed
 from motet.store import Store, setting

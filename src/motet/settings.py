@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from motet.arrays import BOUND, Array
-from motet.ledger import Ledger
 from motet.model.basis import Bias
+from motet.privacy.ledger import Ledger
 
 MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import BOUND, Array
-from motet.coordinates import Coordinates
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
 from motet.kernels import from_spec
 from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
@@ -25,7 +24,8 @@ from motet.model.catalogue import Catalogue
 from motet.model.items import read_catalogue
 from motet.model.model import Model
 from motet.pins import contradiction, pinned
-from motet.private import Ledger, Mechanism
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.mechanism import Ledger, Mechanism
 from motet.settings import File, Inputs, Limits, Release, Server, shown
 from motet.studyfile import Where, read
 from motet.template import template

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from motet.clip import LARGEST
 from motet.errors import InvalidStudy, MotetError
+from motet.privacy.clipping import LARGEST
 from motet.settings import MOST_POINTS, BasisSection, File, Inputs, Kernels, Limits, Release, Section, expected, shown
 
 

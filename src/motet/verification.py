@@ -16,7 +16,7 @@ from sqlalchemy import Connection, func, select
 from motet import publications
 from motet.comparison import Check, compare, how_many, refold, took_part
 from motet.errors import MotetError
-from motet.ledger import Ledger
+from motet.privacy.ledger import Ledger
 from motet.publications import Restored
 from motet.reading import reading
 from motet.records import PRESENT

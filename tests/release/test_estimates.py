@@ -11,16 +11,16 @@ from motet import Disclosed, Engine, Landmarks, Model
 from motet.arrays import Array
 from motet.errors import NotPositiveDefinite
 from motet.kernels import RBF, DotProduct, ExpSineSquared
-from motet.ledger import Ledger
 from motet.model.tasks import Own
-from motet.private import release as private_release
+from motet.privacy.ledger import Ledger
+from motet.privacy.mechanism import release as private_release
 from motet.release import estimates as panel
 from motet.release.disclosed import Estimate
 from motet.release.estimates import Member
 from tests.oracles import Problem
+from tests.privacy.test_mechanism import MODELS as PRIVATE
+from tests.privacy.test_mechanism import mechanism, rounded_gaussian, rows_of, study
 from tests.streams import CASES, engine_of, probes, problem
-from tests.test_private import MODELS as PRIVATE
-from tests.test_private import mechanism, rounded_gaussian, rows_of, study
 
 
 def alone(release: Disclosed, member: Member) -> Estimate:

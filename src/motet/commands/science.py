@@ -69,7 +69,7 @@ def audit(
             raise MotetError("--own is what you sent between two releases: give the later one too")
         releases = sorted((obtained(where) for where in (release, later) if where), key=lambda found: found.version)
         from motet.client.tables import read_clients
-        from motet.exposure import expose  # heavy, and not needed for a refusal
+        from motet.privacy.audit import expose  # heavy, and not needed for a refusal
 
         catalogue, dimension = releases[-1].model.catalogue, releases[-1].landmarks.shape[1]
         mine, others = ({} if path is None else read_clients(path, catalogue, dimension) for path in (own, suspects))

@@ -71,6 +71,6 @@ def obtained(where: str) -> Disclosed:
     """A release from a server's address or from a file."""
     if where.startswith(("http://", "https://")):
         return fetched(where)
-    from motet.exposure import load
+    from motet.privacy.audit import load
 
     return load(Path(where))

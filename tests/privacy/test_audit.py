@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from motet import Disclosed, Engine, Landmarks, Model
 from motet.cli import app
 from motet.kernels import RBF
-from tests.attacks import Trials
-from tests.test_audit import small_model
+from tests.privacy.test_attacks import small_model
+from tests.privacy.victims import Trials
 
 
 def run(*arguments: object) -> tuple[int, str, str]:

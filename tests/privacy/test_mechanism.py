@@ -23,13 +23,13 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model, music
 from motet.arrays import Array
-from motet.audit import membership
-from motet.coordinates import Coordinates
-from motet.denoise import combined, shaped
 from motet.errors import BudgetSpent, InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Matern
-from motet.ledger import UNIT, Ledger, Whole, epsilon_of, opendp_noise
-from motet.private import Mechanism, best_rank, release
+from motet.privacy.attacks import membership
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.denoise import combined, shaped
+from motet.privacy.ledger import UNIT, Ledger, Whole, epsilon_of, opendp_noise
+from motet.privacy.mechanism import Mechanism, best_rank, release
 from tests.oracles import private_estimate, private_vector
 
 GRID = np.linspace(-2.0, 2.0, 12)[:, None]
@@ -64,7 +64,7 @@ def marks() -> list[list[float]]:
 @pytest.mark.parametrize("processor", ["Prescott", "Sandybridge", "Haswell"])
 def test_coordinates_are_those_of_every_machine(processor: str) -> None:
     """Noisy sums outlive the machine that made them; OpenBLAS computes otherwise on another processor."""
-    code = "import json; from tests.test_private import marks; print(json.dumps(marks()))"
+    code = "import json; from tests.privacy.test_mechanism import marks; print(json.dumps(marks()))"
     environment = os.environ | {"OPENBLAS_CORETYPE": processor}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     for there, here in zip(json.loads(done.stdout), marks(), strict=True):

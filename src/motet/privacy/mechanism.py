@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array
-from motet.clip import Clip
-from motet.coordinates import Coordinates
-from motet.denoise import Shaped, combined, forecast, posterior, shaped
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.learning.engine import Engine
-from motet.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.model.basis import Eigen
 from motet.model.model import Model
+from motet.privacy.clipping import Clip
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.denoise import Shaped, combined, forecast, posterior, shaped
+from motet.privacy.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 

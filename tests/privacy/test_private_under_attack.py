@@ -13,9 +13,9 @@ from functools import cache
 import pytest
 
 from motet import Catalogue, Disclosed, Eigen, Engine, Model, music
-from motet.ledger import UNIT, Ledger, Noise, opendp_noise
-from motet.private import Mechanism, release
-from tests.attacks import (
+from motet.privacy.ledger import UNIT, Ledger, Noise, opendp_noise
+from motet.privacy.mechanism import Mechanism, release
+from tests.privacy.victims import (
     INDIVIDUAL,
     Release,
     Score,

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from motet.arrays import Array, Index, match, numbers
-from motet.difference import GAP, TINY, Change, Sums, change, contribution, covariance
 from motet.errors import WrongDimension
+from motet.privacy.difference import GAP, TINY, Change, Sums, change, contribution, covariance
 from motet.release.disclosed import Disclosed
 
 Mask: TypeAlias = NDArray[np.bool_]

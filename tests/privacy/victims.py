@@ -16,9 +16,9 @@ from scipy.stats import binomtest
 
 from motet import Catalogue, Disclosed, Engine, Model, music
 from motet.arrays import Array, Index
-from motet.audit import differencing, presence
-from motet.difference import Change, change
 from motet.kernels import ConstantKernel
+from motet.privacy.attacks import differencing, presence
+from motet.privacy.difference import Change, change
 
 Release: TypeAlias = Callable[[Engine, int], Disclosed]
 INDIVIDUAL = music.INDIVIDUAL + ConstantKernel(0.1)  # so that artists without a common tag go together too

@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match
-from motet.coordinates import Coordinates
 from motet.learning.engine import Engine
-from motet.ledger import UNIT, Whole
 from motet.linalg import LARGEST_SIZE, inverse
 from motet.model.tasks import Folded, Own, fold, on_all_cores, with_diagonal
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.ledger import UNIT, Whole
 
 BLOCK = 64  # clients taken at once, always as many, so that nobody's digits depend on the others
 LARGEST = 2000  # examples of a client; one with more adds nothing

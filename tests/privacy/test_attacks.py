@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from motet import Disclosed, Eigen, Engine, Features, Landmarks, Model, music
 from motet.arrays import Array
-from motet.audit import Found, cliques, differencing, inversion, membership, presence, separation
-from motet.difference import change, contribution
 from motet.errors import InvalidRelease, WrongDimension
 from motet.kernels import RBF, DotProduct
-from tests import attacks
-from tests.attacks import INDIVIDUAL, Score, Trials, small_catalogue
+from motet.privacy.attacks import Found, cliques, differencing, inversion, membership, presence, separation
+from motet.privacy.difference import change, contribution
+from tests.privacy import victims as attacks
+from tests.privacy.victims import INDIVIDUAL, Score, Trials, small_catalogue
 
 ARTISTS = music.artists()
 LISTENERS, RATINGS, VICTIMS = 3000, 5, 10

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from motet.arrays import Array
-from motet.clip import Clip
-from motet.coordinates import Coordinates
+from motet.privacy.clipping import Clip
+from motet.privacy.coordinates import Coordinates
 
 AMOUNTS = np.logspace(-4, 8, 61)  # t: how far Λ may be from the prior's shape
 ROUNDS = 6

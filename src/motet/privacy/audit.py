@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array
-from motet.audit import TOLERANCE, Found, presence, rebuilt
-from motet.difference import Change, Examples, change
 from motet.errors import InvalidRelease
+from motet.privacy.attacks import TOLERANCE, Found, presence, rebuilt
+from motet.privacy.difference import Change, Examples, change
 from motet.release.disclosed import Disclosed
 
 SHOWN = 5  # inputs of a client, and clients, that a table has room for
