@@ -24,7 +24,7 @@ from benchmarks.measure import Row
 from motet import Client
 from motet.records import enrol, to_bytes
 from motet.store import SQLITE, Store, examples
-from motet.study import Study
+from motet.study.study import Study
 
 CONNECTIONS, SECONDS, SENDERS = 16, 4.0, 200
 FLOODS = itertools.count()  # so that no id comes twice

@@ -23,7 +23,7 @@ from motet.demo.hosting import hosted
 from motet.kernels import RBF
 from motet.publisher import Publisher, pin
 from motet.store import Store
-from motet.study import Study
+from motet.study.study import Study
 
 EACH = 5  # examples of a client
 AT_ONCE = 500  # clients in a transaction

@@ -14,7 +14,7 @@ from motet.privacy.ledger import Noise, opendp_noise
 from motet.publisher import Publisher, pin
 from motet.records import Addition, Example
 from motet.store import Store
-from motet.study import Study
+from motet.study.study import Study
 
 BEGIN, EVERY = 1_000_000.0, 10.0  # seconds
 EXACT = """

@@ -21,7 +21,7 @@ from motet.archive import MANIFEST, Manifest, back_up
 from motet.errors import InvalidData, InvalidStore, InvalidStudy
 from motet.publications import Restored
 from motet.restoration import Restoration, restore, scheduled
-from motet.study import Study
+from motet.study.study import Study
 from tests.kept import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
 from tests.scenarios.harness import CURVES, poll, program, write_study
 from tests.test_verification import states

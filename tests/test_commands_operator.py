@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motet import records
-from motet.study import Study
+from motet.study.study import Study
 from tests.kept import EXACT, PRIVATE, Kept, kept
 from tests.scenarios.harness import CURVES, program, write_study
 

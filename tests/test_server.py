@@ -32,7 +32,7 @@ from motet.records import hashed
 from motet.server import ROUTES, create_app
 from motet.service import Service
 from motet.store import Store, put, setting
-from motet.study import Study
+from motet.study.study import Study
 
 EXACT = """
 [study]

@@ -14,7 +14,7 @@ from motet import records
 from motet.errors import InvalidStore
 from motet.privacy.ledger import Whole
 from motet.release.disclosed import Disclosed
-from motet.study import Study
+from motet.study.study import Study
 from motet.verification import verify
 from tests.kept import EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
 

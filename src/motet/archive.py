@@ -31,7 +31,7 @@ from motet.errors import InvalidStore, InvalidStudy
 from motet.publications import given_version
 from motet.reading import is_sqlite, reading
 from motet.store import setting
-from motet.study import Study
+from motet.study.study import Study
 
 MANIFEST = "manifest.json"
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)

@@ -26,7 +26,7 @@ from motet.records import PRESENT
 from motet.release.disclosed import TENSORS, Disclosed
 from motet.release.posterior import Posterior
 from motet.store import examples, log, releases, taken
-from motet.study import Study
+from motet.study.study import Study
 from motet.text import count, times
 
 SOME = 5000  # examples asked for at once

@@ -29,7 +29,7 @@ from motet.errors import Busy, NotAllowed
 from motet.metrics import TYPE
 from motet.release.coefficients import coefficients_to_dict
 from motet.store import setting
-from motet.study import Study
+from motet.study.study import Study
 from motet.summary import interface_page
 from motet.summary import page as summary_page
 

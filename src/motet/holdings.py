@@ -11,7 +11,7 @@ from motet.errors import InvalidData, UnknownTask
 from motet.publications import restorations
 from motet.records import PRESENT
 from motet.store import clients, examples, log, releases, taken
-from motet.study import Study
+from motet.study.study import Study
 
 EXACT = (
     "{Made} while examples of this client were here. Exact releases: whoever kept two of them may rebuild from the "

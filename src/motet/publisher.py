@@ -26,7 +26,7 @@ from motet.privacy.ledger import Noise, Whole, opendp_noise
 from motet.privacy.mechanism import release
 from motet.publications import Published
 from motet.store import Store, put, releases, setting
-from motet.study import Study
+from motet.study.study import Study
 
 LOG = logging.getLogger("motet.publisher")
 TICK = 0.2  # seconds

@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidStore
 from motet.store import VERSION, setting
-from motet.study import Study
+from motet.study.study import Study
 
 
 @contextmanager

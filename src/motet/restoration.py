@@ -22,7 +22,7 @@ from motet.archive import Manifest, extract
 from motet.errors import InvalidData, InvalidStore
 from motet.publications import Restored
 from motet.store import Store, put, setting
-from motet.study import Study
+from motet.study.study import Study
 
 MOST = 2**31 - 1  # a version that the tables can hold
 

@@ -33,7 +33,7 @@ from motet.errors import (
     Unauthorized,
 )
 from motet.service import Service
-from motet.study import Study
+from motet.study.study import Study
 
 
 class Reason(BaseModel):

@@ -28,7 +28,7 @@ from motet.privacy.ledger import Ledger
 from motet.publications import Published
 from motet.release.disclosed import Coefficients, Disclosed
 from motet.store import Store, setting
-from motet.study import Study
+from motet.study.study import Study
 from motet.text import utc
 from motet.writer import Writer
 

@@ -22,7 +22,7 @@ from motet.reading import reading
 from motet.records import PRESENT
 from motet.store import clients, examples, head, log, releases, setting, taken
 from motet.store import ledger as ledger_table
-from motet.study import Study
+from motet.study.study import Study
 from motet.text import count, utc
 
 ALIKE = 1e-6  # as a part: how far two computations of a scale may be apart

@@ -19,7 +19,7 @@ from motet.records import hashed
 from motet.server import create_app
 from motet.service import Service
 from motet.store import Store
-from motet.study import Study
+from motet.study.study import Study
 
 
 def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:

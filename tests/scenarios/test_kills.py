@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from motet import Disclosed, Engine
-from motet.study import Study
+from motet.study.study import Study
 from tests.scenarios.harness import CURVES, Parts, Place, parts, poll, program, write_study
 from tests.scenarios.load import Sender, Watcher, load
 

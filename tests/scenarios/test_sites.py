@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from motet import Engine, Model
-from motet.study import Study
+from motet.study.study import Study
 from tests.pages import Session, check
 from tests.test_readme import ROOT
 

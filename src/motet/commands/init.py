@@ -15,7 +15,7 @@ from motet.errors import InvalidData
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.study import Study
+    from motet.study.study import Study
 
 
 def init(
@@ -43,7 +43,7 @@ def init(
     said = {key: value for key, value in given.items() if value is not None}
     with one_line_errors():
         _check(said)
-        from motet.draft import Draft, check_new
+        from motet.study.draft import Draft, check_new
 
         check_new(file, force=force)
         if sys.stdin.isatty():
@@ -83,7 +83,7 @@ def _ask(said: dict[str, Any]) -> None:
 def _asked(
     said: dict[str, Any], key: str, question: str, read: Callable[[str], Any], default: str | None = None
 ) -> None:
-    from motet.draft import Draft
+    from motet.study.draft import Draft
 
     if key not in said:
         said[key] = _prompt(question, str(getattr(Draft(), key)) if default is None else default, read)
@@ -114,7 +114,7 @@ def _pair(text: str) -> tuple[float, float]:
 
 def _valid(key: str, kind: Callable[[str], Any]) -> Callable[[str], Any]:
     """Reads what a study file takes for a key of its releases."""
-    from motet.settings import Release, expected
+    from motet.study.schema import Release, expected
 
     def read(text: str) -> Any:
         try:

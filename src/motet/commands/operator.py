@@ -85,7 +85,7 @@ def export(
 def _of_client(path: Path, client: str) -> dict[str, Any]:
     from motet.holdings import holdings
     from motet.reading import reading
-    from motet.study import Study
+    from motet.study.study import Study
 
     study = Study.load(path)
     with reading(study) as connection:
@@ -105,7 +105,7 @@ def _of_oneself(url: str) -> dict[str, Any]:
 def verify(study: File, as_json: AsJson = False) -> None:
     """Check the database against its file and itself, fold all examples from zero, and compare with the releases."""
     with _as_a_server():
-        from motet.study import Study
+        from motet.study.study import Study
         from motet.verification import verify as run
 
         loaded, console = Study.load(study), Console(stderr=True)
@@ -140,7 +140,7 @@ def backup(
     """Write one file with all of a study, as it is at this moment; its server may run meanwhile."""
     with _as_a_server():
         from motet.archive import back_up
-        from motet.study import Study
+        from motet.study.study import Study
 
         made = back_up(Study.load(study), file)
         if as_json:

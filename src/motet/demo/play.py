@@ -27,7 +27,7 @@ from motet.demo.load import Load
 from motet.demo.progress import Measured, Reference, State
 from motet.errors import MotetError, NotReleased, Unreachable
 from motet.release.disclosed import Disclosed
-from motet.study import Study
+from motet.study.study import Study
 
 PACE = 250.0  # ratings a second that the clock of releases is made for
 RELEASES = 10  # that share ε; the last two have all ratings

@@ -23,12 +23,12 @@ from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
 from motet.model.catalogue import Catalogue
 from motet.model.items import read_catalogue
 from motet.model.model import Model
-from motet.pins import contradiction, pinned
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.mechanism import Ledger, Mechanism
-from motet.settings import File, Inputs, Limits, Release, Server, shown
-from motet.studyfile import Where, read
-from motet.template import template
+from motet.study.file import Where, read
+from motet.study.pins import contradiction, pinned
+from motet.study.schema import File, Inputs, Limits, Release, Server, shown
+from motet.study.template import template
 
 __all__ = ["Limits", "Release", "Server", "Study", "template"]
 

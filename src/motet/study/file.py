@@ -19,7 +19,18 @@ from pydantic.fields import FieldInfo
 
 from motet.errors import InvalidStudy, MotetError
 from motet.privacy.clipping import LARGEST
-from motet.settings import MOST_POINTS, BasisSection, File, Inputs, Kernels, Limits, Release, Section, expected, shown
+from motet.study.schema import (
+    MOST_POINTS,
+    BasisSection,
+    File,
+    Inputs,
+    Kernels,
+    Limits,
+    Release,
+    Section,
+    expected,
+    shown,
+)
 
 
 class Where(NamedTuple):

@@ -12,8 +12,8 @@ import numpy as np
 from motet.errors import InvalidStudy
 from motet.model.catalogue import Catalogue
 from motet.model.items import read_catalogue
-from motet.study import Study
-from motet.template import template
+from motet.study.study import Study
+from motet.study.template import template
 
 SOME = 500  # items whose distances are looked at
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
-from motet.settings import Limits, Release, shown
+from motet.study.schema import Limits, Release, shown
 
 FORMAT = 1
 

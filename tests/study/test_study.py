@@ -21,8 +21,8 @@ from motet.errors import InvalidData, InvalidNoise, InvalidStudy, WrongDimension
 from motet.kernels import On
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
-from motet.settings import File
-from motet.study import Study, template
+from motet.study.schema import File
+from motet.study.study import Study, template
 
 DESIGN = """
 [study]
