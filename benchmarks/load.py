@@ -22,8 +22,8 @@ import psutil
 
 from benchmarks.measure import Row
 from motet import Client
-from motet.records import enrol, to_bytes
-from motet.store import SQLITE, Store, examples
+from motet.store.records import enrol, to_bytes
+from motet.store.store import SQLITE, Store, examples
 from motet.study.study import Study
 
 CONNECTIONS, SECONDS, SENDERS = 16, 4.0, 200

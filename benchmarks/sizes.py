@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model, music, records
+from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model, music
 from motet.demo.hosting import hosted
 from motet.kernels import RBF
 from motet.publisher import Publisher, pin
-from motet.store import Store
+from motet.store import records
+from motet.store.store import Store
 from motet.study.study import Study
 
 EACH = 5  # examples of a client

@@ -16,10 +16,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from motet import records
+from motet.store import records
 from motet.study.study import Study
-from tests.kept import EXACT, PRIVATE, Kept, kept
 from tests.scenarios.harness import CURVES, program, write_study
+from tests.store.kept import EXACT, PRIVATE, Kept, kept
 
 FORKS = get_context("forkserver")
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}

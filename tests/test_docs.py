@@ -18,7 +18,7 @@ from motet.metrics import Metrics
 from motet.privacy.mechanism import Ledger
 from motet.publisher import pin
 from motet.server import ROUTES
-from motet.store import Store
+from motet.store.store import Store
 from motet.study.study import Study
 from tests.pages import Session, blocks, check
 from tests.test_readme import ROOT

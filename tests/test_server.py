@@ -28,10 +28,10 @@ from motet import Disclosed
 from motet.errors import InvalidStore
 from motet.protocol import LONGEST, Bounded
 from motet.publisher import Publisher, pin
-from motet.records import hashed
 from motet.server import ROUTES, create_app
 from motet.service import Service
-from motet.store import Store, put, setting
+from motet.store.records import hashed
+from motet.store.store import Store, put, setting
 from motet.study.study import Study
 
 EXACT = """

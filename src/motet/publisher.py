@@ -18,14 +18,15 @@ from dataclasses import replace
 from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
 
-from motet import publications, records
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
 from motet.learning.engine import Engine
 from motet.logs import log_to_stderr
 from motet.privacy.ledger import Noise, Whole, opendp_noise
 from motet.privacy.mechanism import release
-from motet.publications import Published
-from motet.store import Store, put, releases, setting
+from motet.store import records
+from motet.store import releases as publications
+from motet.store.releases import Published
+from motet.store.store import Store, put, releases, setting
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet.publisher")

@@ -20,17 +20,18 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
-from motet import publications, records
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
 from motet.metrics import Metrics
 from motet.model.tasks import Own
 from motet.privacy.ledger import Ledger
-from motet.publications import Published
 from motet.release.disclosed import Coefficients, Disclosed
-from motet.store import Store, setting
+from motet.store import records
+from motet.store import releases as publications
+from motet.store.releases import Published
+from motet.store.store import Store, setting
+from motet.store.writer import Writer
 from motet.study.study import Study
 from motet.text import utc
-from motet.writer import Writer
 
 LOG = logging.getLogger("motet.service")
 T = TypeVar("T")

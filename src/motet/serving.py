@@ -23,10 +23,10 @@ from motet.errors import InvalidStudy
 from motet.logs import log_to_stderr
 from motet.protocol import Bounded
 from motet.publisher import pin
-from motet.records import hashed
 from motet.server import create_app
 from motet.service import Service
-from motet.store import Store, put, setting
+from motet.store.records import hashed
+from motet.store.store import Store, put, setting
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet")

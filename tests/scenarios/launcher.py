@@ -15,10 +15,10 @@ import uvicorn
 
 from motet.logs import log_to_stderr
 from motet.publisher import TICK, Publisher, pin
-from motet.records import hashed
 from motet.server import create_app
 from motet.service import Service
-from motet.store import Store
+from motet.store.records import hashed
+from motet.store.store import Store
 from motet.study.study import Study
 
 

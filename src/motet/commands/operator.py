@@ -21,8 +21,8 @@ from motet.errors import InvalidData, InvalidStore, MotetError
 from motet.text import count, utc
 
 if TYPE_CHECKING:
-    from motet.comparison import Check
-    from motet.restoration import Restoration
+    from motet.store.refold import Check
+    from motet.store.restore import Restoration
 
 File = Annotated[Path, typer.Argument(help="The study's TOML file.", metavar="STUDY.toml")]
 STYLES = {"ok": "green", "not": "bold red", "not comparable": "yellow"}
@@ -83,8 +83,8 @@ def export(
 
 
 def _of_client(path: Path, client: str) -> dict[str, Any]:
-    from motet.holdings import holdings
-    from motet.reading import reading
+    from motet.store.export import holdings
+    from motet.store.reading import reading
     from motet.study.study import Study
 
     study = Study.load(path)
@@ -105,8 +105,8 @@ def _of_oneself(url: str) -> dict[str, Any]:
 def verify(study: File, as_json: AsJson = False) -> None:
     """Check the database against its file and itself, fold all examples from zero, and compare with the releases."""
     with _as_a_server():
+        from motet.store.verify import verify as run
         from motet.study.study import Study
-        from motet.verification import verify as run
 
         loaded, console = Study.load(study), Console(stderr=True)
         checks = run(loaded, lambda total: progress_bar(console, "examples", total, "Folding"))
@@ -139,7 +139,7 @@ def backup(
 ) -> None:
     """Write one file with all of a study, as it is at this moment; its server may run meanwhile."""
     with _as_a_server():
-        from motet.archive import back_up
+        from motet.store.backup import back_up
         from motet.study.study import Study
 
         made = back_up(Study.load(study), file)
@@ -165,7 +165,7 @@ def restore(
     time between releases was shortened since, or where releases of an exact study were asked for.
     """
     with _as_a_server():
-        from motet.restoration import restore as run
+        from motet.store.restore import restore as run
 
         done = run(file, folder, last=last)
         study = folder / done.study.path.name

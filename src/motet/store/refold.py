@@ -15,17 +15,18 @@ import numpy as np
 from scipy.stats import chi2
 from sqlalchemy import Connection, func, select
 
-from motet import publications, records
 from motet.arrays import Array, as_bytes
 from motet.errors import InvalidRelease, MotetError
 from motet.learning.engine import Engine
 from motet.privacy.ledger import UNIT, Ledger, Whole
 from motet.privacy.mechanism import Mechanism
-from motet.publications import Published
-from motet.records import PRESENT
 from motet.release.disclosed import TENSORS, Disclosed
 from motet.release.posterior import Posterior
-from motet.store import examples, log, releases, taken
+from motet.store import records
+from motet.store import releases as publications
+from motet.store.records import PRESENT
+from motet.store.releases import Published
+from motet.store.store import examples, log, releases, taken
 from motet.study.study import Study
 from motet.text import count, times
 

@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
-from motet.records import apart, apply
-from motet.store import Store
+from motet.store.records import apart, apply
+from motet.store.store import Store
 
 Command: TypeAlias = Callable[[Connection], Any]
 DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together

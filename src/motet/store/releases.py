@@ -16,9 +16,9 @@ from sqlalchemy import Connection, case, func, select, update
 from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger, Whole
-from motet.store import clients as clients_table
-from motet.store import head, put, releases, setting, taken
-from motet.store import ledger as ledger_table
+from motet.store.store import clients as clients_table
+from motet.store.store import head, put, releases, setting, taken
+from motet.store.store import ledger as ledger_table
 
 
 @dataclass(frozen=True)

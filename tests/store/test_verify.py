@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motet import records
 from motet.errors import InvalidStore
 from motet.privacy.ledger import Whole
 from motet.release.disclosed import Disclosed
+from motet.store import records
+from motet.store.verify import verify
 from motet.study.study import Study
-from motet.verification import verify
-from tests.kept import EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
+from tests.store.kept import EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
 
 
 @contextmanager

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
-from motet import records
 from motet.errors import Busy, TooMany
-from motet.records import Addition
-from motet.store import Store
-from motet.writer import Writer
-from tests.test_store import enrolled, example
+from motet.store import records
+from motet.store.records import Addition
+from motet.store.store import Store
+from motet.store.writer import Writer
+from tests.store.test_store import enrolled, example
 
 
 @pytest.fixture

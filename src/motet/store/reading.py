@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidStore
-from motet.store import VERSION, setting
+from motet.store.store import VERSION, setting
 from motet.study.study import Study
 
 

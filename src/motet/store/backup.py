@@ -28,9 +28,9 @@ from sqlalchemy.engine import make_url
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
-from motet.publications import given_version
-from motet.reading import is_sqlite, reading
-from motet.store import setting
+from motet.store.reading import is_sqlite, reading
+from motet.store.releases import given_version
+from motet.store.store import setting
 from motet.study.study import Study
 
 MANIFEST = "manifest.json"

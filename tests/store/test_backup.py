@@ -16,15 +16,17 @@ from typing import Any
 
 import pytest
 
-from motet import Client, publications, records
-from motet.archive import MANIFEST, Manifest, back_up
+from motet import Client
 from motet.errors import InvalidData, InvalidStore, InvalidStudy
-from motet.publications import Restored
-from motet.restoration import Restoration, restore, scheduled
+from motet.store import records
+from motet.store import releases as publications
+from motet.store.backup import MANIFEST, Manifest, back_up
+from motet.store.releases import Restored
+from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
-from tests.kept import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
 from tests.scenarios.harness import CURVES, poll, program, write_study
-from tests.test_verification import states
+from tests.store.kept import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
+from tests.store.test_verify import states
 
 
 def saved(study: Kept, name: str = "backup.zip") -> Path:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, func, select, text
 
-from motet import records
 from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, UnknownTask
-from motet.records import Added, Addition, Example
-from motet.store import Store, examples, log, put
-from motet.writer import commit
+from motet.store import records
+from motet.store.records import Added, Addition, Example
+from motet.store.store import Store, examples, log, put
+from motet.store.writer import commit
 
 
 @pytest.fixture

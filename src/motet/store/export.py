@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, func, select
 
-from motet import records
 from motet.errors import InvalidData, UnknownTask
-from motet.publications import restorations
-from motet.records import PRESENT
-from motet.store import clients, examples, log, releases, taken
+from motet.store import records
+from motet.store.records import PRESENT
+from motet.store.releases import restorations
+from motet.store.store import clients, examples, log, releases, taken
 from motet.study.study import Study
 
 EXACT = (

@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from motet import records
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.publisher import Publisher, pin
-from motet.records import Addition, Example
-from motet.store import Store
+from motet.store import records
+from motet.store.records import Addition, Example
+from motet.store.store import Store
 from motet.study.study import Study
 
 BEGIN, EVERY = 1_000_000.0, 10.0  # seconds

@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from motet import publications
-from motet.archive import Manifest, extract
 from motet.errors import InvalidData, InvalidStore
-from motet.publications import Restored
-from motet.store import Store, put, setting
+from motet.store import releases as publications
+from motet.store.backup import Manifest, extract
+from motet.store.releases import Restored
+from motet.store.store import Store, put, setting
 from motet.study.study import Study
 
 MOST = 2**31 - 1  # a version that the tables can hold

@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, func, select
 
-from motet import publications
-from motet.comparison import Check, compare, how_many, refold, took_part
 from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
-from motet.publications import Restored
-from motet.reading import reading
-from motet.records import PRESENT
-from motet.store import clients, examples, head, log, releases, setting, taken
-from motet.store import ledger as ledger_table
+from motet.store import releases as publications
+from motet.store.reading import reading
+from motet.store.records import PRESENT
+from motet.store.refold import Check, compare, how_many, refold, took_part
+from motet.store.releases import Restored
+from motet.store.store import clients, examples, head, log, releases, setting, taken
+from motet.store.store import ledger as ledger_table
 from motet.study.study import Study
 from motet.text import count, utc
 

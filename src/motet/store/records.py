@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from motet.arrays import Array
 from motet.errors import InvalidData, TooMany, UnknownExample, UnknownTask
 from motet.model.model import Model
-from motet.store import attempt, clients, examples, head, insert_rows, log, put
+from motet.store.store import attempt, clients, examples, head, insert_rows, log, put
 
 MANY = 500  # ids asked for at once
 PRESENT = examples.c.x.is_not(None)  # not removed
