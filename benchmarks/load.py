@@ -55,7 +55,7 @@ rate = 100000
 PARSE_ONLY = """
 import sys, uvicorn
 from fastapi import FastAPI
-from motet.bodies import NewExamples
+from motet.server.bodies import NewExamples
 app = FastAPI()
 @app.post("/v1/examples")
 async def parse(body: NewExamples) -> dict[str, int]:

@@ -21,7 +21,7 @@ import psutil
 from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model, music
 from motet.demo.hosting import hosted
 from motet.kernels import RBF
-from motet.publisher import Publisher, pin
+from motet.server.publisher import Publisher, pin
 from motet.store import records
 from motet.store.store import Store
 from motet.study.study import Study

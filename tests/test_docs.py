@@ -14,10 +14,10 @@ from benchmarks import sizes
 from typer.testing import CliRunner
 
 from motet.cli import COMMANDS, app
-from motet.metrics import Metrics
 from motet.privacy.mechanism import Ledger
-from motet.publisher import pin
-from motet.server import ROUTES
+from motet.server.app import ROUTES
+from motet.server.metrics import Metrics
+from motet.server.publisher import pin
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.pages import Session, blocks, check

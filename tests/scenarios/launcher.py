@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvicorn
 
-from motet.logs import log_to_stderr
-from motet.publisher import TICK, Publisher, pin
-from motet.server import create_app
-from motet.service import Service
+from motet.server.app import create_app
+from motet.server.logs import log_to_stderr
+from motet.server.publisher import TICK, Publisher, pin
+from motet.server.service import Service
 from motet.store.records import hashed
 from motet.store.store import Store
 from motet.study.study import Study

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from motet.privacy.ledger import Noise, opendp_noise
-from motet.publisher import Publisher, pin
+from motet.server.publisher import Publisher, pin
 from motet.store import records
 from motet.store.records import Addition, Example
 from motet.store.store import Store

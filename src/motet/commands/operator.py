@@ -45,7 +45,7 @@ def serve(
 ) -> None:
     """Serve a study until a signal ends it; the operator's token is made on the first start and shown once."""
     with _as_a_server():
-        from motet.serving import serve as run
+        from motet.server.serve import serve as run
 
         run(study, _show_token, certfile=certfile, keyfile=keyfile)
 

@@ -25,7 +25,7 @@ def release(url: Url = LOCAL, as_json: AsJson = False) -> None:
 def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
     """Show what anyone may know of a study: its policy and budget, its release, and when the next one is due."""
     with one_line_errors():
-        from motet.summary import facts
+        from motet.server.pages import facts
 
         with server_at(url, "") as anyone:
             study = anyone.study()

@@ -20,9 +20,9 @@ from sqlalchemy.exc import IntegrityError
 
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
 from motet.learning.engine import Engine
-from motet.logs import log_to_stderr
 from motet.privacy.ledger import Noise, Whole, opendp_noise
 from motet.privacy.mechanism import release
+from motet.server.logs import log_to_stderr
 from motet.store import records
 from motet.store import releases as publications
 from motet.store.releases import Published
@@ -158,7 +158,7 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    """``python -m motet.publisher STUDY``: until its standard input is closed, so that it never outlives its server."""
+    """``python -m motet.server.publisher STUDY``: ends when its standard input is closed, so never outlives its server."""
     log_to_stderr()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server tells it when to end
     study = Study.load(sys.argv[1])

@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
 
 from motet.errors import Forbidden
-from motet.service import Service
+from motet.server.service import Service
 
 Authorization = Annotated[str | None, Header()]
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.scenarios.harness import poll
-from tests.test_server import ONE, PRIVATE, World, shown, world
+from tests.server.test_app import ONE, PRIVATE, World, shown, world
 
 LIMIT = 5  # examples of a client, as the study says
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import uvicorn
 
 from motet.errors import InvalidStudy
-from motet.logs import log_to_stderr
-from motet.protocol import Bounded
-from motet.publisher import pin
-from motet.server import create_app
-from motet.service import Service
+from motet.server.app import create_app
+from motet.server.logs import log_to_stderr
+from motet.server.protocol import Bounded
+from motet.server.publisher import pin
+from motet.server.service import Service
 from motet.store.records import hashed
 from motet.store.store import Store, put, setting
 from motet.study.study import Study
@@ -113,7 +113,9 @@ def publishing(path: Path) -> Iterator[None]:
 
     def keep() -> None:
         while not ending.is_set():
-            process = subprocess.Popen([sys.executable, "-m", "motet.publisher", str(path)], stdin=subprocess.PIPE)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "motet.server.publisher", str(path)], stdin=subprocess.PIPE
+            )
             running[:] = [process]
             if ending.is_set() and process.stdin is not None:  # told to end while it began
                 process.stdin.close()

@@ -26,10 +26,10 @@ from opentelemetry import trace
 
 from motet import Disclosed
 from motet.errors import InvalidStore
-from motet.protocol import LONGEST, Bounded
-from motet.publisher import Publisher, pin
-from motet.server import ROUTES, create_app
-from motet.service import Service
+from motet.server.app import ROUTES, create_app
+from motet.server.protocol import LONGEST, Bounded
+from motet.server.publisher import Publisher, pin
+from motet.server.service import Service
 from motet.store.records import hashed
 from motet.store.store import Store, put, setting
 from motet.study.study import Study

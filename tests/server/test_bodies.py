@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from motet.bodies import LONGEST, MOST, PLAIN, NewExamples, read_examples
+from motet.server.bodies import LONGEST, MOST, PLAIN, NewExamples, read_examples
 
 ONE: dict[str, Any] = {"id": "a", "x": [0.5], "y": 1.0, "noise": 2.0}
 

@@ -21,10 +21,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
-from motet.metrics import Metrics
 from motet.model.tasks import Own
 from motet.privacy.ledger import Ledger
 from motet.release.disclosed import Coefficients, Disclosed
+from motet.server.metrics import Metrics
 from motet.store import records
 from motet.store import releases as publications
 from motet.store.releases import Published

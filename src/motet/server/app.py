@@ -18,8 +18,6 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from motet import handlers
-from motet.access import DOWNLOAD, OPERATOR
 from motet.errors import (
     Busy,
     Forbidden,
@@ -32,7 +30,9 @@ from motet.errors import (
     TooMany,
     Unauthorized,
 )
-from motet.service import Service
+from motet.server import routes as handlers
+from motet.server.auth import DOWNLOAD, OPERATOR
+from motet.server.service import Service
 from motet.study.study import Study
 
 

@@ -22,18 +22,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from motet import access
-from motet.access import Caller, Me, Served
-from motet.bodies import LONGEST, LONGEST_NAME, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
 from motet.errors import Busy, NotAllowed
-from motet.metrics import TYPE
 from motet.release.coefficients import coefficients_to_dict
+from motet.server import auth as access
+from motet.server.auth import Caller, Me, Served
+from motet.server.bodies import LONGEST, LONGEST_NAME, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
+from motet.server.metrics import TYPE
+from motet.server.pages import interface_page
+from motet.server.pages import page as summary_page
 from motet.store import records
 from motet.store import releases as publications
 from motet.store.store import setting
 from motet.study.study import Study
-from motet.summary import interface_page
-from motet.summary import page as summary_page
 
 ID = Annotated[str, Path(min_length=1, max_length=LONGEST, pattern=TEXT)]
 RELEASE_WITHIN = 60.0  # seconds that the operator waits
