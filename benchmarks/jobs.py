@@ -14,9 +14,9 @@ from benchmarks.load import service
 from benchmarks.measure import Row, medians, peak_megabytes, ratio, seconds
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
-from motet.music import artists, simulate
+from motet.music.reproduce import Reproduction, run
+from motet.music.simulation import artists, simulate
 from motet.privacy.mechanism import Ledger, Mechanism, release
-from motet.reproduce import Reproduction, run
 
 COMMON, INDIVIDUAL = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)  # the article's music study
 ALPHA, LAM = 0.0714, 3.16e-4

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model, music
-from motet.demo.hosting import hosted
+from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model
 from motet.kernels import RBF
+from motet.music import simulation as music
+from motet.music.hosting import hosted
 from motet.server.publisher import Publisher, pin
 from motet.store import records
 from motet.store.store import Store

@@ -13,9 +13,9 @@ import matplotlib.pyplot as plt
 from motet import Engine, MixedEffectRegressor, Model
 from motet.arrays import Array, Index
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
-from motet.music import artists
-from motet.plots import figures, render
-from motet.reproduce import run
+from motet.music.figures import figures, render
+from motet.music.reproduce import run
+from motet.music.simulation import artists
 
 HERE = Path(__file__).parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from motet.demo.live import WIDEST, view
-from motet.demo.play import Demo
+from motet.music.demo import Demo
+from motet.music.view import WIDEST, view
 
 PICTURE = Path(__file__).parent / "img" / "demo.svg"
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"

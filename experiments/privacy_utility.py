@@ -39,7 +39,7 @@ from experiments.study import (
     table,
 )
 from motet import Disclosed
-from motet.music import Listeners, simulate
+from motet.music.simulation import Listeners, simulate
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism, release
 

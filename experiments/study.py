@@ -11,14 +11,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from motet import Disclosed, Eigen, Engine, Model, music
+from motet import Disclosed, Eigen, Engine, Model
 from motet.arrays import Array, Index
 from motet.model.catalogue import Catalogue
 from motet.model.shift import Shift
-from motet.music import COMMON, INDIVIDUAL, NOISE, Listeners
+from motet.music import simulation as music
+from motet.music.reproduce import ARTICLE, preference
+from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
 from motet.privacy.ledger import Ledger, Whole
 from motet.privacy.mechanism import Mechanism, release
-from motet.reproduce import ARTICLE, preference
 
 EXAMPLES, RANK, RELEASES = 5, 80, 10
 BLOCK = 500  # listeners estimated at once

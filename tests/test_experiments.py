@@ -8,7 +8,7 @@ from experiments.privacy_utility import covered, goals
 from experiments.study import SIMULATION, Study, artists, learned, mechanism
 from experiments.tables import PASSIVE
 
-from motet.music import simulate
+from motet.music.simulation import simulate
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import release
 

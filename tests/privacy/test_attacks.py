@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from motet import Disclosed, Eigen, Engine, Features, Landmarks, Model, music
+from motet import Disclosed, Eigen, Engine, Features, Landmarks, Model
 from motet.arrays import Array
 from motet.errors import InvalidRelease, WrongDimension
 from motet.kernels import RBF, DotProduct
+from motet.music import simulation as music
 from motet.privacy.attacks import Found, cliques, differencing, inversion, membership, presence, separation
 from motet.privacy.difference import change, contribution
 from tests.privacy import victims as attacks

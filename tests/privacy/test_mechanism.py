@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model, music
+from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model
 from motet.arrays import Array
 from motet.errors import BudgetSpent, InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Matern
+from motet.music import simulation as music
 from motet.privacy.attacks import membership
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.denoise import combined, shaped

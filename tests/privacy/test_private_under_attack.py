@@ -12,7 +12,8 @@ from functools import cache
 
 import pytest
 
-from motet import Catalogue, Disclosed, Eigen, Engine, Model, music
+from motet import Catalogue, Disclosed, Eigen, Engine, Model
+from motet.music import simulation as music
 from motet.privacy.ledger import UNIT, Ledger, Noise, opendp_noise
 from motet.privacy.mechanism import Mechanism, release
 from tests.privacy.victims import (

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.stats import binomtest
 
-from motet import Catalogue, Disclosed, Engine, Model, music
+from motet import Catalogue, Disclosed, Engine, Model
 from motet.arrays import Array, Index
 from motet.kernels import ConstantKernel
+from motet.music import simulation as music
 from motet.privacy.attacks import differencing, presence
 from motet.privacy.difference import Change, change
 

@@ -21,8 +21,8 @@ from motet.commands.terminal import AsJson, one_line_errors, show
 from motet.errors import MotetError
 
 if TYPE_CHECKING:
-    from motet.demo.play import Demo
-    from motet.demo.progress import State
+    from motet.music.demo import Demo
+    from motet.music.progress import State
 
 NEEDED = ("fastapi", "httptools", "msgspec", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
 REDRAW = 0.2  # seconds
@@ -44,7 +44,7 @@ def demo(
     end = time.monotonic() + (seconds or float("inf"))
     with one_line_errors(), _signals() as asked:
         _require_server()
-        from motet.demo.play import Demo
+        from motet.music.demo import Demo
 
         def ended() -> bool:
             return bool(asked) or time.monotonic() > end
@@ -87,7 +87,7 @@ def _require_server() -> None:
 
 def _draw(playing: Demo, console: Console, ended: Callable[[], bool]) -> None:
     """A view, drawn again until all is done."""
-    from motet.demo.live import view
+    from motet.music.view import view
 
     with Live(console=console, auto_refresh=False) as live:
         while True:
@@ -101,7 +101,7 @@ def _draw(playing: Demo, console: Console, ended: Callable[[], bool]) -> None:
 
 def _tell(playing: Demo, ended: Callable[[], bool]) -> None:
     """A line for each step and each release."""
-    from motet.demo.live import conclusion, line
+    from motet.music.view import conclusion, line
 
     state, said, told = playing.state, "", 0
     while True:

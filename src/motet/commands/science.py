@@ -28,8 +28,8 @@ def reproduce(
 ) -> None:
     """Repeat the article's music study, and write a report to hold beside it."""
     with one_line_errors():
-        from motet import music
-        from motet.reproduce import ALPHAS, LAMS, run
+        from motet.music import simulation as music
+        from motet.music.reproduce import ALPHAS, LAMS, run
 
         write = _report_writer()
         catalogue = music.artists(artists)
@@ -89,7 +89,7 @@ def audit(
 
 def _report_writer() -> Callable[[Any, Path], list[Path]]:
     try:
-        from motet.report import write
+        from motet.music.report import write
     except ImportError:
         raise MotetError("figures need matplotlib: pip install 'motet[plots]'") from None
     return write

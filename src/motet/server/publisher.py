@@ -158,7 +158,7 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    """``python -m motet.server.publisher STUDY``: ends when its standard input is closed, so never outlives its server."""
+    """``python -m motet.server.publisher STUDY``: ends when its standard input closes, so with its server."""
     log_to_stderr()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server tells it when to end
     study = Study.load(sys.argv[1])

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motet import music
 from motet.errors import InvalidData
-from motet.music import TAGS, artists, read_artists
-from motet.report import write
-from motet.reproduce import ALPHAS, ARTICLE, LAMS, hits, preference, run, top
+from motet.music import simulation as music
+from motet.music.report import write
+from motet.music.reproduce import ALPHAS, ARTICLE, LAMS, hits, preference, run, top
+from motet.music.simulation import TAGS, artists, read_artists
 
 NEIGHBOURS = [
     ("Metallica", "Megadeth"), ("Bob Marley", "Peter Tosh"), ("Wolfgang Amadeus Mozart", "Ludwig van Beethoven"),

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from motet import music
 from motet.arrays import Array
 from motet.learning.engine import Engine
 from motet.model.catalogue import Catalogue
+from motet.music import simulation as music
 
 ALPHAS = np.linspace(0.0, 1.0, 15)
 LAMS = np.logspace(-7, 0, 15)

@@ -21,11 +21,11 @@ import httpx
 from threadpoolctl import threadpool_limits
 
 from motet.client.client import Client
-from motet.demo.hosting import hosted, is_free
-from motet.demo.listeners import EXAMPLES, Crowd, Errors
-from motet.demo.load import Load
-from motet.demo.progress import Measured, Reference, State
 from motet.errors import MotetError, NotReleased, Unreachable
+from motet.music.crowd import EXAMPLES, Crowd, Errors
+from motet.music.hosting import hosted, is_free
+from motet.music.load import Load
+from motet.music.progress import Measured, Reference, State
 from motet.release.disclosed import Disclosed
 from motet.study.study import Study
 

@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from motet.demo.listeners import EXAMPLES, SAMPLE
-from motet.demo.progress import Measured, Reference, State
+from motet.music.crowd import EXAMPLES, SAMPLE
+from motet.music.progress import Measured, Reference, State
 
 GROUPS = {"active": "active: send theirs", "passive": "passive: keep theirs"}
 WIDEST = 96

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from motet.client.client import Client
-from motet.demo.listeners import Crowd
+from motet.music.crowd import Crowd
 
 SENDERS = 6  # threads
 

@@ -31,7 +31,7 @@ NOISE = 0.01  # standard deviation of a rating
 def artists(path: str | Path | None = None) -> Catalogue:
     """The artists of a CSV file (by default our own 489), their tags normalised to unit length."""
     if path is None:
-        text = files("motet").joinpath("data/artists.csv").read_text(encoding="utf-8")
+        text = files("motet.music").joinpath("artists.csv").read_text(encoding="utf-8")
         return read_artists(text, "artists.csv")
     try:
         return read_artists(Path(path).read_text(encoding="utf-8-sig"), Path(path).name)

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from motet.arrays import Array
-from motet.music import TAGS
-from motet.reproduce import ALPHAS, ARTICLE, LAMS, Reproduction, preference, top
+from motet.music.reproduce import ALPHAS, ARTICLE, LAMS, Reproduction, preference, top
+from motet.music.simulation import TAGS
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"  # safe for the colour-blind
 

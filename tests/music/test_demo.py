@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from motet.demo.hosting import hosted
-from motet.demo.listeners import Errors
-from motet.demo.live import Scale, view
-from motet.demo.progress import Measured, Reference, State
 from motet.errors import MotetError
+from motet.music.crowd import Errors
+from motet.music.hosting import hosted
+from motet.music.progress import Measured, Reference, State
+from motet.music.view import Scale, view
 from tests.scenarios.harness import END, START, poll
 
 ROOT = Path(__file__).parents[1]

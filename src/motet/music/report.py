@@ -7,8 +7,8 @@ import html
 import json
 from pathlib import Path
 
-from motet.plots import figures, render
-from motet.reproduce import ARTICLE, PASSIVE, Reproduction
+from motet.music.figures import figures, render
+from motet.music.reproduce import ARTICLE, PASSIVE, Reproduction
 
 CAPTIONS = {
     "fig2-tags": "The tags of one artist (the article's figure 2).",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from motet.demo.listeners import Errors
+from motet.music.crowd import Errors
 
 RECENT = 2.0  # seconds
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from motet import music
 from motet.arrays import Array
 from motet.learning.engine import Engine
 from motet.model.model import Model
+from motet.music import simulation as music
 from motet.release.disclosed import Estimate
 
 EXAMPLES = 5  # ratings of each listener
@@ -92,7 +92,7 @@ class Crowd:
 
     def write(self, folder: Path, port: int, *, exact: bool, every: int, releases: int) -> Path:
         """The study file and its catalogue, and two listeners' ratings: me.csv to keep, ratings.csv to send."""
-        artists = files("motet").joinpath("data/artists.csv").read_text(encoding="utf-8")
+        artists = files("motet.music").joinpath("artists.csv").read_text(encoding="utf-8")
         (folder / "artists.csv").write_text(artists, encoding="utf-8")
         study = folder / "study.toml"
         policy = EXACT if exact else PRIVATE.format(releases=releases)
