@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from motet.cli import COMMANDS
+from motet.cli.app import COMMANDS
 from motet.study.draft import Draft
 
 PAGE = Path(__file__).with_name("commands.md")

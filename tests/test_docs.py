@@ -13,7 +13,7 @@ import pytest
 from benchmarks import sizes
 from typer.testing import CliRunner
 
-from motet.cli import COMMANDS, app
+from motet.cli.app import COMMANDS, app
 from motet.privacy.mechanism import Ledger
 from motet.server.app import ROUTES
 from motet.server.metrics import Metrics

@@ -1,5 +1,5 @@
 """``python -m motet`` is ``motet``."""
 
-from motet.cli import app
+from motet.cli.app import app
 
 app(prog_name="motet")

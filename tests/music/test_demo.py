@@ -178,7 +178,7 @@ def test_values_out_of_range(option: str, value: str) -> None:
 
 
 def test_without_what_a_server_needs() -> None:
-    done = run("-c", "import sys; sys.modules['uvicorn'] = None; from motet.cli import app; app(['demo'])")
+    done = run("-c", "import sys; sys.modules['uvicorn'] = None; from motet.cli.app import app; app(['demo'])")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "motet: the demo runs a server and needs uvicorn: pip install 'motet[server]'\n"
 

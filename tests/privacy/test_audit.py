@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from motet import Disclosed, Engine, Landmarks, Model
-from motet.cli import app
+from motet.cli.app import app
 from motet.kernels import RBF
 from tests.privacy.test_attacks import small_model
 from tests.privacy.victims import Trials

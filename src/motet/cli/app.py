@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from motet import __version__
-from motet.commands.clients import clients, enroll
-from motet.commands.demo import demo
-from motet.commands.init import init
-from motet.commands.operator import backup, export, restore, serve, verify
-from motet.commands.predictions import predict
-from motet.commands.remote import download, release, send, status
-from motet.commands.science import audit, reproduce
+from motet.cli.clients import clients, enroll
+from motet.cli.demo import demo
+from motet.cli.init import init
+from motet.cli.operate import backup, export, restore, serve, verify
+from motet.cli.predict import predict
+from motet.cli.remote import download, release, send, status
+from motet.cli.science import audit, reproduce
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from motet.commands.servers import client_token, fetched, obtained, server_at
-from motet.commands.terminal import (
+from motet.cli.connect import client_token, fetched, obtained, server_at
+from motet.cli.terminal import (
     LOCAL,
     AsJson,
     OfClient,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motet.commands.terminal import token
+from motet.cli.terminal import token
 from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from motet.commands.terminal import AsJson, one_line_errors, show
+from motet.cli.terminal import AsJson, one_line_errors, show
 from motet.errors import InvalidData
 from motet.text import count
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from motet.commands.servers import obtained
-from motet.commands.terminal import one_line_errors, progress_bar
+from motet.cli.connect import obtained
+from motet.cli.terminal import one_line_errors, progress_bar
 from motet.errors import MotetError
 
 

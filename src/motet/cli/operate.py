@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from motet.commands.servers import client_token, server_at
-from motet.commands.terminal import AsJson, one_line_errors, private_file, progress_bar, show
+from motet.cli.connect import client_token, server_at
+from motet.cli.terminal import AsJson, one_line_errors, private_file, progress_bar, show
 from motet.errors import InvalidData, InvalidStore, MotetError
 from motet.text import count, utc
 

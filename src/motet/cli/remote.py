@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from motet.commands.servers import PATIENT, client_token, fetched, inputs_of, operator_at, server_at
-from motet.commands.terminal import LOCAL, AsJson, OfClient, Tokens, Url, one_line_errors, progress_bar, show
+from motet.cli.connect import PATIENT, client_token, fetched, inputs_of, operator_at, server_at
+from motet.cli.terminal import LOCAL, AsJson, OfClient, Tokens, Url, one_line_errors, progress_bar, show
 from motet.errors import InvalidData, ServerError
 from motet.text import count
 

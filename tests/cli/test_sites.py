@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from motet import Disclosed
-from motet.cli import app
+from motet.cli.app import app
+from tests.cli.test_remote import NOWHERE, good, motet, predictions, refused, rows, table
 from tests.scenarios.harness import CURVES, OPERATOR, Program, program, write_study
-from tests.test_commands_remote import NOWHERE, good, motet, predictions, refused, rows, table
 
 STUDY = f"""{CURVES}
 [limits]

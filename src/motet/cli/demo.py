@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from motet.commands.terminal import AsJson, one_line_errors, show
+from motet.cli.terminal import AsJson, one_line_errors, show
 from motet.errors import MotetError
 
 if TYPE_CHECKING:

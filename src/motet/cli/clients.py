@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from motet.commands.servers import operator_at
-from motet.commands.terminal import (
+from motet.cli.connect import operator_at
+from motet.cli.terminal import (
     LOCAL,
     AsJson,
     Url,

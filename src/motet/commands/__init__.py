@@ -1,1 +1,0 @@
-"""The commands of ``motet``, by who calls them; ``motet.cli`` puts them together."""
