@@ -25,7 +25,7 @@ from motet.music.progress import Measured, Reference, State
 from motet.music.view import Scale, view
 from tests.scenarios.harness import END, START, poll
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL = ("--clients", "200")  # enough that sharing gains more than the noise takes
 
 

@@ -1,1 +1,1 @@
-"""cli."""
+"""The command line: one module for a group of commands, put together in ``app``."""

@@ -1,1 +1,11 @@
-"""learning."""
+"""What is kept: the examples of many tasks, their sums, the evidence, and the two ways to use them.
+
+``Engine`` takes examples as they come; ``MixedEffectRegressor`` is the same behind scikit-learn's interface.
+"""
+
+from motet.learning.engine import Engine
+from motet.learning.evidence import Evidence
+from motet.learning.information import Information
+from motet.learning.regressor import MixedEffectRegressor
+
+__all__ = ["Engine", "Evidence", "Information", "MixedEffectRegressor"]

@@ -1,1 +1,8 @@
-"""release."""
+"""What is published, and what a client makes of it: the disclosed database, its file, and estimates from it.
+
+A client needs nothing but this room, which is why ``client`` and ``learning`` meet here and nowhere else.
+"""
+
+from motet.release.disclosed import Coefficients, Disclosed, Estimate
+
+__all__ = ["Coefficients", "Disclosed", "Estimate"]
