@@ -11,7 +11,7 @@ import numpy as np
 from tests.oracles import Array, Literal, Problem
 
 from benchmarks.load import service
-from benchmarks.measure import Row, medians, peak_megabytes, ratio, seconds
+from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
@@ -56,8 +56,8 @@ def music() -> list[Row]:
         for _ in range(2):
             S @ S
 
-    r = ratio(partial(fit, X, y, task), floor, 31)
-    return [Row("fit, 3,000 tasks × 5 on 489 inputs", "one Cholesky and two products of 489 × 489", r, 4.0)]
+    takes, r = timed(partial(fit, X, y, task), floor, 31)
+    return [Row("fit, 3,000 tasks × 5 on 489 inputs", takes, "one Cholesky and two products of 489 × 489", r, 4.0)]
 
 
 def against_direct() -> list[Row]:
@@ -71,9 +71,8 @@ def against_direct() -> list[Row]:
         np.linalg.solve(np.block([[K, ones], [ones.T, np.zeros((1, 1))]]), np.append(y, 0.0))
 
     slow, fast = medians(direct, partial(fit, X, y, task, bias="constant"), 11)
-    return [
-        Row("fit, 600 tasks × 5 on 489 inputs", "the direct solve (times faster)", slow / fast, 30.0, at_most=False)
-    ]
+    job, direct_solve = "fit, 600 tasks × 5 on 489 inputs", "the direct solve (times faster)"
+    return [Row(job, duration(fast), direct_solve, slow / fast, 30.0, at_most=False)]
 
 
 def learning() -> list[Row]:
@@ -91,11 +90,10 @@ def learning() -> list[Row]:
             literal.receive(*example)
 
     slow = seconds(receive) / len(examples)
-    note = f"{1e6 * few:.0f} µs an example at 1,000 tasks, {1e6 * many:.0f} µs at 100,000"
     job, article = "learn and its share of the fold", "the article's Algorithm 2 at n = 489 (times faster)"
     return [
-        Row(f"{job}, at 100,000 tasks", "the same at 1,000 tasks", many / few, 2.0, note=note),
-        Row(job, article, slow / max(few, many), 10.0, at_most=False),
+        Row(f"{job}, at 100,000 tasks", duration(many), "the same at 1,000 tasks", many / few, 2.0),
+        Row(f"{job}, at 1,000 tasks", duration(few), article, slow / max(few, many), 10.0, at_most=False),
     ]
 
 
@@ -128,9 +126,11 @@ def passive() -> list[Row]:
     def again() -> None:
         warm.estimate(X[:5], y[:5])
 
+    takes, r = timed(first, cholesky, 31)
+    takes_again, r_again = timed(again, cholesky, 31)
     return [
-        Row("passive estimate at n = 489, first on a release", "one Cholesky of 489", ratio(first, cholesky, 31), 3.0),
-        Row("passive estimate at n = 489, afterwards", "one Cholesky of 489", ratio(again, cholesky, 31), 1.0),
+        Row("passive estimate at n = 489, first on a release", takes, "one Cholesky of 489", r, 3.0),
+        Row("passive estimate at n = 489, afterwards", takes_again, "one Cholesky of 489", r_again, 1.0),
     ]
 
 
@@ -140,14 +140,14 @@ def fit_large() -> MixedEffectRegressor:
 
 def large() -> list[Row]:
     inverses = partial(np.linalg.inv, positive(200_000, 10))
-    few, many = (ratio(partial(fit, *study(200_000, 10, 2000, tags)), inverses, 9) for tags in (8, 19))
+    few, many = (timed(partial(fit, *study(200_000, 10, 2000, tags)), inverses, 9) for tags in (8, 19))
     peak = peak_megabytes("fit_large")
     job, alone = "fit, 200,000 tasks × 10 on 2,000 inputs", "the batched inverses alone"
     note = "reading and matching 19 columns costs as much as the inverses"
     return [
-        Row(f"{job} of 8 columns", alone, few, 4.0),
-        Row("the same, peak memory of the process", "2 GB, data included", peak / 2000, 1.0, note=f"{peak:.0f} MB"),
-        Row(f"{job} of 19 columns", alone, many, 4.0, note=note),
+        Row(f"{job} of 8 columns", few[0], alone, few[1], 4.0),
+        Row("the same, peak memory of the process", f"{peak:.0f} MB", "2 GB, data included", peak / 2000, 1.0),
+        Row(f"{job} of 19 columns", many[0], alone, many[1], 4.0, note=note),
     ]
 
 
@@ -158,10 +158,9 @@ def reproduction() -> Reproduction:
 def music_study() -> list[Row]:
     """The article's experiment, from end to end, without its figures."""
     took, peak = seconds(reproduction), peak_megabytes("reproduction")
-    against = "90 s", "2 GB"
     return [
-        Row("motet reproduce", against[0], took / 90, 1.0, note=f"{took:.0f} s"),
-        Row("the same, peak memory of the process", against[1], peak / 2000, 1.0, note=f"{peak:.0f} MB"),
+        Row("motet reproduce", duration(took), "90 s", took / 90, 1.0),
+        Row("the same, peak memory of the process", f"{peak:.0f} MB", "2 GB", peak / 2000, 1.0),
     ]
 
 
@@ -177,8 +176,8 @@ def private_release() -> list[Row]:
     for other in waiting:
         other.learn_many(*ratings)
     ledger.scale  # noqa: B018  # found once for a study
-    r = ratio(partial(release, engine, mechanism, ledger), lambda: waiting.pop().disclose(), repeats)
-    return [Row("private release, 3,000 clients at rank 80", "an exact one on 489 inputs", r, 10.0)]
+    takes, r = timed(partial(release, engine, mechanism, ledger), lambda: waiting.pop().disclose(), repeats)
+    return [Row("private release, 3,000 clients at rank 80", takes, "one without noise on 489 inputs", r, 10.0)]
 
 
 def groups(m: int) -> tuple[Array, Array, Array]:
@@ -195,12 +194,13 @@ def fit_groups(x: Array, y: Array, task: Array) -> MixedEffectRegressor:
 
 def mixed_model() -> list[Row]:
     data = groups(125_000)
-    r = ratio(partial(fit_groups, *data), partial(np.linalg.inv, positive(125_000, 5)), 9)
+    takes, r = timed(partial(fit_groups, *data), partial(np.linalg.inv, positive(125_000, 5)), 9)
     slow, fast = medians(_statsmodels(*groups(1_000)), partial(fit_groups, *groups(1_000)), 3)
+    peer = "statsmodels MixedLM (times faster)"
     note = "an optimisation of the variances there, a fit with given ones here"
     return [
-        Row("fit, 125,000 groups × 5, random intercept and slope", "the batched 5 × 5 inverses alone", r, 4.0),
-        Row("fit, 1,000 groups × 5", "statsmodels MixedLM (times faster)", slow / fast, 1.0, at_most=False, note=note),
+        Row("fit, 125,000 groups × 5, random intercept and slope", takes, "the batched 5 × 5 inverses alone", r, 4.0),
+        Row("fit, 1,000 groups × 5", duration(fast), peer, slow / fast, 1.0, at_most=False, note=note),
     ]
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from benchmarks.measure import Row
+from benchmarks.measure import Row, duration
 from motet import Client
 from motet.store.records import enrol, to_bytes
 from motet.store.store import SQLITE, Store, examples
@@ -168,9 +168,14 @@ def single_posts() -> list[Row]:
             pairs.append([asyncio.run(flood(p, tokens, 1, SECONDS)) for p in (port, parse_port)])
         ours, parsing = np.median(pairs, axis=0)
         syncs = CONNECTIONS * syncs_per_second(path.parent)
-    note = f"{ours:.0f} a second; parsing alone {parsing:.0f}, {CONNECTIONS} for each fsync {syncs:.0f}"
+    note = f"parsing alone {parsing:.0f} a second, {CONNECTIONS} for each fsync {syncs:.0f}"
+    job = "durable POSTs of one example, 16 connections"
     against = "parsing alone, or 16 for each fsync (share of the smaller)"
-    return [Row("durable POSTs of one example, 16 connections", against, ours / min(parsing, syncs), 0.5, False, note)]
+    return [Row(job, rate(ours), against, ours / min(parsing, syncs), 0.5, False, note)]
+
+
+def rate(per_second: float) -> str:
+    return f"{float(f'{per_second:.2g}'):,.0f} a second"
 
 
 def batched_posts() -> list[Row]:
@@ -178,9 +183,9 @@ def batched_posts() -> list[Row]:
         tokens = enrolled(port, SENDERS)
         pairs = [(100 * asyncio.run(flood(port, tokens, 100, SECONDS)), bare_rows_per_second()) for _ in range(3)]
     ours, bare = np.median(pairs, axis=0)
-    note = f"{ours:.0f} examples a second, bare {bare:.0f}"
-    against = "executemany and commit of the same rows (share)"
-    return [Row("durable batches of 100 from 200 clients", against, ours / bare, 0.5, False, note)]
+    note = f"the driver alone {bare:.0f} rows a second"
+    job = "examples in durable batches of 100 from 200 clients"
+    return [Row(job, rate(ours), "executemany and commit of the same rows (share)", ours / bare, 0.5, False, note)]
 
 
 def bare_rows_per_second() -> float:
@@ -215,9 +220,8 @@ def reading_under_load() -> list[Row]:
         asyncio.run(flood(port, tokens, 100, SECONDS))  # something to fold
         idle = asyncio.run(reads(port, SECONDS, []))
         busy = asyncio.run(reads(port, 2 * SECONDS, tokens))
-    note = f"idle {1e3 * idle:.1f} ms, busy {1e3 * busy:.1f} ms"
     job = "p95 of GET /v1/study during full ingest and releases"
-    return [Row(job, "the same when idle", busy / idle, 20.0, note=note)]
+    return [Row(job, duration(busy), "the same when idle", busy / idle, 20.0)]
 
 
 async def reads(port: int, seconds: float, tokens: Sequence[str]) -> float:
@@ -244,9 +248,8 @@ def memory_under_load() -> list[Row]:
         for seconds in (SECONDS, 9 * SECONDS):
             asyncio.run(flood(port, tokens, 100, seconds))
             held.append(resident(pid))
-    note = f"{held[0]:.0f} MB, then {held[1]:.0f} MB"
     job = "memory of the server, after ten times as many examples"
-    return [Row(job, "the same after one time", held[1] / held[0], 1.1, note=note)]
+    return [Row(job, f"{held[1]:.0f} MB", "the same after one time", held[1] / held[0], 1.1)]
 
 
 def resident(pid: int) -> float:

@@ -18,9 +18,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a ratio, and the goal that it should stay below (or above)."""
+    """One line of the table: what it takes, as a time or a size, its ratio to something else, and the ratio's goal."""
 
     job: str
+    takes: str
     against: str
     ratio: float
     goal: float
@@ -46,9 +47,18 @@ def medians(one: Callable[[], object], other: Callable[[], object], repeats: int
     return float(first), float(second)
 
 
-def ratio(ours: Callable[[], object], floor: Callable[[], object], repeats: int) -> float:
+def timed(ours: Callable[[], object], floor: Callable[[], object], repeats: int) -> tuple[str, float]:
+    """What ours takes, and its ratio to the floor."""
     above, below = medians(ours, floor, repeats)
-    return above / below
+    return duration(above), above / below
+
+
+def duration(seconds: float) -> str:
+    """Two digits and a unit."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size or unit == "µs":
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    raise AssertionError
 
 
 def peak_megabytes(job: str) -> float:
