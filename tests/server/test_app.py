@@ -27,8 +27,8 @@ from opentelemetry import trace
 from motet import Disclosed
 from motet.errors import InvalidStore
 from motet.server.app import ROUTES, create_app
-from motet.server.protocol import LONGEST, Bounded
 from motet.server.publisher import Publisher, pin
+from motet.server.serve import MAX_HEAD_BYTES, BoundedHead
 from motet.server.service import Service
 from motet.store.records import hashed
 from motet.store.store import Store, put, setting
@@ -92,7 +92,7 @@ class World:
 @contextmanager
 def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
     """The application on a socket of its own, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Bounded, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHead, log_config=None, access_log=False))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()
@@ -159,7 +159,7 @@ def expected(path: str, who: str | None) -> set[int]:
 def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     exact.call("POST", "/v1/examples", "own", json=ONE)
     exact.release()
-    monkeypatch.setattr("motet.handlers.RELEASE_WITHIN", 0.01)
+    monkeypatch.setattr("motet.server.routes.RELEASE_WITHIN", 0.01)
     order = sorted(ROUTES, key=lambda route: (route[0] == "DELETE", route[1] == "/v1/me"))  # forgetting comes last
     for method, path, _, _ in order:
         if path == "/v1/stream":
@@ -261,15 +261,15 @@ def head(world: World, method: str, path: str, *lines: str) -> bytes:
 
 @pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
 def test_a_head_that_does_not_end_is_refused(exact: World, begin: bytes) -> None:
-    assert raw(exact, begin, b"a" * LONGEST).startswith(b"HTTP/1.1 400 ")
-    assert raw(exact, begin + b"a" * LONGEST).startswith(b"HTTP/1.1 400 ")
+    assert raw(exact, begin, b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
+    assert raw(exact, begin + b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_long_body_is_no_long_head(tmp_path: Path) -> None:
     for w in world(tmp_path / "large", EXACT.replace("max_body = 2000", "max_body = 1000000")):
-        body = json.dumps(ONE).encode() + b" " * 4 * LONGEST
+        body = json.dumps(ONE).encode() + b" " * 4 * MAX_HEAD_BYTES
         request = head(w, "POST", "/v1/examples", f"Content-Length: {len(body)}") + body
-        answer = raw(w, *(request[k : k + LONGEST] for k in range(0, len(request), LONGEST)), request)
+        answer = raw(w, *(request[k : k + MAX_HEAD_BYTES] for k in range(0, len(request), MAX_HEAD_BYTES)), request)
         assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
@@ -433,7 +433,7 @@ def test_the_examples_of_the_document_work(exact: World) -> None:
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("motet.handlers.RELEASE_WITHIN", 0.01)
+        patch.setattr("motet.server.routes.RELEASE_WITHIN", 0.01)
         for w in world(tmp_path_factory.mktemp("document"), EXACT.replace("examples_per_client = 5", "")):
             w.call("POST", "/v1/examples", "own", json=ONE)
             w.release()

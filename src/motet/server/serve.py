@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from motet.errors import InvalidStudy
 from motet.server.app import create_app
 from motet.server.logs import log_to_stderr
-from motet.server.protocol import Bounded
 from motet.server.publisher import pin
 from motet.server.service import Service
 from motet.store.records import hashed
@@ -30,6 +30,7 @@ from motet.store.store import Store, put, setting
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
+MAX_HEAD_BYTES = 65_536  # of a request without its body
 
 
 def serve(
@@ -50,7 +51,7 @@ def serve(
     with publishing(path):
         settings = uvicorn.Config(
             app,
-            http=Bounded,
+            http=BoundedHead,
             ssl_certfile=certfile,
             ssl_keyfile=keyfile,
             log_config=None,
@@ -134,3 +135,23 @@ def publishing(path: Path) -> Iterator[None]:
             if process.stdin is not None:
                 process.stdin.close()
         keeper.join(30)
+
+
+class BoundedHead(HttpToolsProtocol):
+    """Refuses a request whose head does not end: httptools would keep all of it. Bodies are limited by their length."""
+
+    _head_bytes = 0  # of this request so far
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of this request is too long.")
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        super().on_message_complete()
