@@ -1,11 +1,12 @@
-"""Stacks of small matrices against LAPACK, one by one."""
+"""Eigenvectors that agree, triangles, half-vectors; stacks of small matrices against LAPACK, one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from motet.linalg import inverse, inverse_of_low_rank
+from motet.arrays import Array
+from motet.linalg import clear_upper, eigen, inverse, inverse_of_low_rank, mirror_lower, smat, svec
 
 
 @pytest.mark.parametrize("m", [1, 64, 200])
@@ -36,3 +37,48 @@ def test_inverses_of_low_rank(size: int, rank: int) -> None:
 def test_what_is_not_positive_definite_is_marked(m: int) -> None:
     V = np.tile(np.array([[1.0, 2.0], [2.0, 1.0]]), (m, 1, 1))
     assert np.isnan(inverse(V)[1]).all()
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_triangles(n: int) -> None:
+    A = np.random.default_rng(0).normal(size=(n, n))
+    np.testing.assert_array_equal(clear_upper(A.copy()), np.tril(A))
+    np.testing.assert_array_equal(mirror_lower(A.copy()), np.tril(A) + np.tril(A, -1).T)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 5, 5), (2, 3, 2, 2), (7, 0, 0)])
+def test_the_half_vector_is_an_isometry_and_comes_back(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    S, T = (A + A.swapaxes(-1, -2) for A in rng.normal(size=(2, *shape)))
+    k = shape[-1]
+    assert svec(S).shape == (*shape[:-2], k * (k + 1) // 2)
+    np.testing.assert_allclose((svec(S) * svec(T)).sum(axis=-1), np.trace(S @ T, axis1=-2, axis2=-1), atol=1e-12)
+    np.testing.assert_allclose(smat(svec(S)), S, rtol=1e-15)
+    np.testing.assert_array_equal(smat(svec(S)), smat(svec(S)).swapaxes(-1, -2))
+
+
+@pytest.mark.parametrize("values", [[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1e-20], [0.0]])
+def test_eigenvectors_do_not_depend_on_how_they_were_found(
+    values: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other signs, and other vectors of equal eigenvalues, as another machine may find them."""
+    rng = np.random.default_rng(len(values))
+    Q = np.linalg.qr(rng.normal(size=(len(values), len(values))))[0]
+    S, plain = (Q * values) @ Q.T, np.linalg.eigh
+    S = (S + S.T) / 2
+    F = rng.normal(size=(7, len(values)))
+    found = [eigen(S), eigen(S, F)]
+    for W, V in found:
+        np.testing.assert_allclose(S @ V, V * W, atol=1e-13)
+        np.testing.assert_allclose(V.T @ V, np.eye(len(V)), atol=1e-13)
+
+    def otherwise(A: Array) -> tuple[Array, Array]:
+        W, V = plain(A)
+        for value in np.unique(W.round(12)):
+            run = np.flatnonzero(W.round(12) == value)
+            V[:, run] = V[:, run] @ np.linalg.qr(rng.normal(size=(len(run), len(run))))[0]
+        return W, V
+
+    monkeypatch.setattr(np.linalg, "eigh", otherwise)
+    for (_, V), (_, again) in zip(found, [eigen(S), eigen(S, F)]):
+        np.testing.assert_allclose(again, V, atol=1e-12)

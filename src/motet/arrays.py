@@ -13,7 +13,6 @@ from motet.errors import InvalidData, InvalidNoise, NotFinite, WrongDimension
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
 
-BLOCK = 64
 FEW = 100  # rows that are looked up one by one
 SAMPLE = 2**14  # rows whose values are expected of the others
 BOUND = 1e150  # beyond it squares overflow
@@ -54,14 +53,17 @@ def frozen(a: Array) -> Array:
     return view
 
 
-def runs(n: int, step: int) -> list[slice]:
-    """The numbers below ``n`` in runs of ``step``."""
+def slices(n: int, step: int) -> list[slice]:
+    """The numbers below ``n`` in slices of ``step``."""
     step = max(1, step)
     return [slice(begin, begin + step) for begin in range(0, n, step)]
 
 
-def in_order(key: Index) -> Index:
-    """The stable order of whole numbers from 0, in their place: sorted with their positions, where both fit in one."""
+def stable_order(key: Index) -> Index:
+    """``np.argsort(key, kind="stable")`` of whole numbers from 0, faster; ``key`` is overwritten.
+
+    Key and position are sorted as one number, if both fit into its bits.
+    """
     bits = len(key).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > 63:
         return np.argsort(key, kind="stable")
@@ -70,42 +72,6 @@ def in_order(key: Index) -> Index:
     key.sort()
     key &= (1 << bits) - 1
     return key
-
-
-def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
-    """Eigenvalues and vectors V of a symmetric matrix, the same on every machine.
-
-    LAPACK may give v or −v, and of equal eigenvalues any vectors that span the same; which, depends on the processor.
-    Here their values at some points decide: FV, or V itself.
-    """
-    values, V = np.linalg.eigh(S)
-    weights = 1.0 / np.arange(1, len(V if F is None else F) + 1)  # to no symmetry's liking
-    equal = np.diff(values) <= 1e-10 * values[1:] + 100 * np.finfo(float).eps * np.abs(values).max(initial=0.0)
-    for run in np.split(np.arange(len(values)), np.flatnonzero(~equal) + 1):
-        if len(run) > 1:
-            seen = V[:, run] if F is None else F @ V[:, run]
-            V[:, run] = V[:, run] @ np.linalg.eigh((seen.T * weights) @ seen)[1]
-    side = (weights if F is None else weights @ F) @ V
-    return values, V * np.where(side < 0, -1.0, 1.0)
-
-
-def lower(a: Array) -> Array:
-    """A square matrix with all above its diagonal set to 0, in place; by blocks, for numpy's own is slow."""
-    for at in range(0, len(a), BLOCK):
-        end = at + BLOCK
-        a[at:end, end:] = 0.0
-        a[at:end, at:end] = np.tril(a[at:end, at:end])
-    return a
-
-
-def mirrored(a: Array) -> Array:
-    """A symmetric matrix of which only the lower triangle is right, made whole in place."""
-    for at in range(0, len(a), BLOCK):
-        end = at + BLOCK
-        a[at:end, end:] = a[end:, at:end].T
-        corner = np.tril(a[at:end, at:end])
-        a[at:end, at:end] = corner + np.tril(corner, -1).T
-    return a
 
 
 def match(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:
@@ -134,7 +100,7 @@ def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
     if not len(X):
         return np.arange(0), np.arange(0)
-    parts = runs(len(X), 2**15 // X.shape[1])  # they fit the cache
+    parts = slices(len(X), 2**15 // X.shape[1])  # they fit the cache
     number, same_as = _numbered(np.concatenate([_hash(X[part]) for part in parts]))
     if number == len(X):
         return np.arange(number), np.arange(number)

@@ -1,29 +1,165 @@
-"""Many small positive definite matrices at once.
+"""Linear algebra that numpy and scipy do not have ready: for one symmetric matrix, and for many small ones at once.
 
-LAPACK takes them one by one, and a call costs more than a matrix of five. Here the stack's own axis comes last, so
-that every step of the factorisation is one operation over all of it. Stacks come and go as (m, ℓ, ℓ).
+- eigenvectors that are the same on every machine; pivoted Cholesky, which finds the numerical rank;
+- triangles in place, triangular solves, the isometric half-vector ``svec`` and its inverse ``smat``;
+- inverses of stacks (m, ℓ, ℓ) of small positive definite matrices; work divided over all cores.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
 
-from motet.arrays import Array
+from motet.arrays import Array, Index, slices
+from motet.errors import NotPositiveDefinite
 
-LARGEST_SIZE, FEWEST = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
+BLOCK = 64  # rows of a triangle handled at once
+MAX_SMALL_SIZE, MIN_STACK = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
+
+
+# --- one symmetric matrix ---
+
+
+def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and eigenvectors V of a symmetric matrix, the same on every machine.
+
+    LAPACK may return v or −v, and for equal eigenvalues any basis of their space, depending on the processor.
+    Here the values FV at some points (V itself without F) decide.
+    """
+    values, V = np.linalg.eigh(S)
+    weights = 1.0 / np.arange(1, len(V if F is None else F) + 1)  # distinct, so no symmetry makes them tie
+    equal = np.diff(values) <= 1e-10 * values[1:] + 100 * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+    for run in np.split(np.arange(len(values)), np.flatnonzero(~equal) + 1):
+        if len(run) > 1:
+            at_points = V[:, run] if F is None else F @ V[:, run]
+            V[:, run] = V[:, run] @ np.linalg.eigh((at_points.T * weights) @ at_points)[1]
+    side = (weights if F is None else weights @ F) @ V
+    return values, V * np.where(side < 0, -1.0, 1.0)
+
+
+def pivoted_cholesky(K: Array, kernel: object, *, scale: float | None = None) -> tuple[Array, Index]:
+    """E, lower triangular, and an order with EEᵀ = K[order, order] to rounding; E has as many columns as K has rank.
+
+    A smooth kernel on some hundred inputs is singular in floating point, so stopping early is the ordinary case.
+    ``scale`` is the size of what K was before something was subtracted from it; a refusal names the ``kernel``.
+    """
+    n = len(K)
+    size = float(np.diag(K).max(initial=0.0)) if scale is None else scale
+    if not np.isfinite(size) or not np.isfinite(K).all():
+        raise NotPositiveDefinite(f"{kernel} is not finite on these inputs; check its numbers and the inputs' scale")
+    if not n or size <= 0:
+        E, order = np.zeros((n, 0)), np.arange(n)
+    else:
+        factor, pivots, rank, _ = dpstrf(K.T, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * size)
+        E, order = clear_upper(factor)[:, :rank], pivots - 1
+    # Only rounding may be left where the factorisation stopped; more means that the matrix is indefinite.
+    rest = order[E.shape[1] :]
+    excess = np.abs(K[np.ix_(rest, rest)] - E[E.shape[1] :] @ E[E.shape[1] :].T).max(initial=0.0)
+    if excess > 1e-8 * size:
+        raise indefinite(kernel, excess)
+    return E, order
+
+
+def indefinite(kernel: object, excess: float) -> NotPositiveDefinite:
+    """The refusal of a kernel whose matrix has an eigenvalue of about −``excess``."""
+    return NotPositiveDefinite(
+        f"{kernel} is not positive definite on these inputs (off by {excess:.2g}); "
+        "a periodic kernel needs inputs of one column, a power a whole exponent"
+    )
+
+
+def cholesky(S: Array) -> Array:
+    """The lower factor of S, which is overwritten; by scipy's LAPACK, so that one library's threads do all the work."""
+    if not len(S):
+        return S
+    factor, failed = dpotrf(S if S.flags.f_contiguous else S.T, lower=1, clean=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError
+    return factor
+
+
+def inverse_of_lower(L: Array) -> Array:
+    return np.asarray(dtrtri(L, lower=1)[0]) if len(L) else np.empty((0, 0))
+
+
+def solve_lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
+    """L⁻¹M for a lower triangular L, or L⁻ᵀM."""
+    if not len(L):
+        return np.empty((0, M.shape[1]))
+    return np.asarray(solve_triangular(L, M, lower=True, trans="T" if transposed else "N", check_finite=False))
+
+
+def clear_upper(a: Array) -> Array:
+    """Set all above the diagonal of a square matrix to 0, in place; by blocks, because ``np.tril`` is slow."""
+    for begin in range(0, len(a), BLOCK):
+        end = begin + BLOCK
+        a[begin:end, end:] = 0.0
+        a[begin:end, begin:end] = np.tril(a[begin:end, begin:end])
+    return a
+
+
+def mirror_lower(a: Array) -> Array:
+    """Copy the lower triangle of a square matrix to the upper one, in place."""
+    for begin in range(0, len(a), BLOCK):
+        end = begin + BLOCK
+        a[begin:end, end:] = a[end:, begin:end].T
+        corner = np.tril(a[begin:end, begin:end])
+        a[begin:end, begin:end] = corner + np.tril(corner, -1).T
+    return a
+
+
+# --- symmetric matrices as vectors ---
+
+
+def svec(S: Array) -> Array:
+    """The upper triangle of a symmetric (k, k) matrix, row by row, off-diagonals times √2; S may be a stack.
+
+    The map is isometric: svec(S)ᵀsvec(T) = tr(ST), so the norm of svec(S) is the Frobenius norm of S.
+    """
+    k = S.shape[-1]
+    index, weight, _ = _upper(k)
+    return np.asarray(S.reshape(*S.shape[:-2], k * k).take(index, axis=-1) * weight)
+
+
+def smat(v: Array) -> Array:
+    """The symmetric matrix S with svec(S) = v; v may be a stack of rows."""
+    k = (int(np.sqrt(8 * v.shape[-1] + 1)) - 1) // 2
+    _, weight, place = _upper(k)
+    return np.asarray((v / weight).take(place, axis=-1).reshape(*v.shape[:-1], k, k))
+
+
+@lru_cache(maxsize=8)
+def _upper(k: int) -> tuple[Index, Array, Index]:
+    """For svec of (k, k) matrices: where its numbers are in S, their weights, and where S's numbers are in it."""
+    a, b = np.triu_indices(k)
+    place = np.zeros((k, k), dtype=np.intp)
+    place[a, b] = place[b, a] = np.arange(len(a))
+    return a * k + b, np.where(a == b, 1.0, np.sqrt(2.0)), place.ravel()
+
+
+# --- many small positive definite matrices ---
+#
+# LAPACK handles them one by one, and a call costs more than a matrix of five rows. Below, the stack's axis is the last
+# one, so that every step of a factorisation is one operation over the whole stack. Arguments and results are (m, ℓ, ℓ).
 
 
 def inverse(V: Array) -> tuple[Array, Array]:
-    """V⁻¹ and log |V⁻¹| of a stack, NaN where a matrix is not positive definite."""
-    if V.shape[-1] > LARGEST_SIZE or len(V) < FEWEST:
-        return _by_lapack(V)
+    """V⁻¹ and log |V⁻¹| of every matrix of a stack, NaN if a matrix is not positive definite."""
+    if V.shape[-1] > MAX_SMALL_SIZE or len(V) < MIN_STACK:
+        return _inverse_by_lapack(V)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        L = _cholesky(np.moveaxis(V, 0, -1).copy(order="C"))
-        return _first(_square(_inverse_of_lower(L))), -_log_det(L)
+        L = _stack_cholesky(np.moveaxis(V, 0, -1).copy(order="C"))
+        return np.moveaxis(_stack_square(_stack_inverse_of_lower(L)), -1, 0), -_stack_log_det(L)
 
 
 def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
-    """(UUᵀ + diag)⁻¹ and its log determinant, of a stack, by the matrix inversion lemma.
+    """(UUᵀ + diag)⁻¹ and its log determinant, for a stack, by the matrix inversion lemma.
 
     With D = diag⁻¹ and I + UᵀDU = LLᵀ it is D − HᵀH, H = L⁻¹UᵀD.
     """
@@ -31,18 +167,18 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
     U = np.ascontiguousarray(np.moveaxis(U, 0, -1))
     DU = D[:, None] * U
     T = np.zeros((U.shape[1], U.shape[1], U.shape[2]))
-    _diagonal(T)[:] = 1.0
+    _stack_diagonal(T)[:] = 1.0
     for u, du in zip(U, DU):
         T += u[:, None] * du
-    L = _cholesky(T)
-    half = _inverse_of_lower(L)
+    L = _stack_cholesky(T)
+    half = _stack_inverse_of_lower(L)
     H = np.stack([sum(half[a, b] * DU[:, b] for b in range(a + 1)) for a in range(len(T))])
-    R = -_square(H)
-    _diagonal(R)[:] += D
-    return _first(R), np.log(D).sum(axis=0) - _log_det(L)
+    R = -_stack_square(H)
+    _stack_diagonal(R)[:] += D
+    return np.moveaxis(R, -1, 0), np.log(D).sum(axis=0) - _stack_log_det(L)
 
 
-def _by_lapack(V: Array) -> tuple[Array, Array]:
+def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:
     try:
         L = np.linalg.cholesky(V)
         half = np.linalg.inv(L)
@@ -51,8 +187,8 @@ def _by_lapack(V: Array) -> tuple[Array, Array]:
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
 
 
-def _cholesky(A: Array) -> Array:
-    """The lower factors, in place; above the diagonal nothing is touched."""
+def _stack_cholesky(A: Array) -> Array:
+    """The lower factors, in place; the upper triangles are left as they are."""
     for j in range(len(A)):
         np.sqrt(A[j, j], out=A[j, j])
         A[j + 1 :, j] /= A[j, j]
@@ -61,7 +197,7 @@ def _cholesky(A: Array) -> Array:
     return A
 
 
-def _inverse_of_lower(L: Array) -> Array:
+def _stack_inverse_of_lower(L: Array) -> Array:
     half = np.zeros_like(L)
     for i in range(len(L)):
         np.divide(1.0, L[i, i], out=half[i, i])
@@ -71,7 +207,7 @@ def _inverse_of_lower(L: Array) -> Array:
     return half
 
 
-def _square(H: Array) -> Array:
+def _stack_square(H: Array) -> Array:
     """HᵀH."""
     out = np.zeros((H.shape[1], H.shape[1], H.shape[2]))
     for row in H:
@@ -82,14 +218,21 @@ def _square(H: Array) -> Array:
     return out
 
 
-def _log_det(L: Array) -> Array:
-    return 2.0 * np.log(_diagonal(L)).sum(axis=0)
+def _stack_log_det(L: Array) -> Array:
+    return 2.0 * np.log(_stack_diagonal(L)).sum(axis=0)
 
 
-def _diagonal(A: Array) -> Array:
-    """The diagonals, to read and to write."""
+def _stack_diagonal(A: Array) -> Array:
+    """The diagonals, as a view."""
     return np.einsum("iim->im", A)
 
 
-def _first(A: Array) -> Array:
-    return np.moveaxis(A, -1, 0)
+def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
+    """Call ``work`` on slices of ``step`` of the numbers below ``m``, in threads: numpy releases the interpreter."""
+    parts = slices(m, step)
+    if len(parts) < 2:
+        for part in parts:
+            work(part)
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(work, parts))

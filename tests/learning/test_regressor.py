@@ -286,7 +286,7 @@ def test_repr_is_readable() -> None:
         ({"alpha": 2.0}, InvalidModel, "alpha must lie in"),
         ({"common": "neural"}, InvalidModel, "known are rbf"),
         ({"bias": "cubic"}, InvalidModel, "bias must be one of"),
-        ({"common": ExpSineSquared(0.3, 0.5)}, NotPositiveDefinite, "wants one column"),
+        ({"common": ExpSineSquared(0.3, 0.5)}, NotPositiveDefinite, "needs inputs of one column"),
         ({"common": RBF([1.0, 2.0, 3.0])}, WrongDimension, "2 columns"),
     ],
 )

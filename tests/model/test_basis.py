@@ -101,8 +101,8 @@ def test_bias_columns() -> None:
         (lambda: Eigen(X, 1.5), InvalidModel, "rank from 1 to 30"),  # type: ignore[arg-type]
         (lambda: Eigen(X, "1"), InvalidModel, "rank from 1 to 30"),  # type: ignore[arg-type]
         (lambda: fixed(Features(), RBF(1.0)), InvalidModel, "use Landmarks"),
-        (lambda: fixed(Landmarks(X), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),
-        (lambda: fixed(Eigen(X, 3), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "wants one column"),
+        (lambda: fixed(Landmarks(X), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "needs inputs of one column"),
+        (lambda: fixed(Eigen(X, 3), ExpSineSquared(0.3, 0.5)), NotPositiveDefinite, "needs inputs of one column"),
     ],
 )
 def test_refused_bases(make: Any, error: type[Exception], message: str) -> None:

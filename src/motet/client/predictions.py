@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array, outputs, runs
+from motet.arrays import Array, outputs, slices
 from motet.client.tables import Examples, Inputs
 from motet.model.tasks import Own
 from motet.release import estimates as panel
@@ -76,7 +76,7 @@ def _predicted(
 ) -> dict[str, Array]:
     """Means and standard deviations of each client at its rows of X."""
     found = {client: np.empty((2, len(rows[client]))) for client in clients}
-    for run in runs(max(map(len, rows.values()), default=0), AT_ONCE):
+    for run in slices(max(map(len, rows.values()), default=0), AT_ONCE):
         whole = X[run]  # the same for all who ask for it
         for release, group in _by_release(clients, [client for client in clients if run.start < len(rows[client])]):
             inputs = (whole if isinstance(rows[c], range) else X[rows[c][run]] for c in group)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dsygst
 
-from motet.arrays import Array, Index, match, mirrored
+from motet.arrays import Array, Index, match
 from motet.errors import WrongDimension
+from motet.linalg import mirror_lower
 from motet.model.tasks import Batch
 
 SMALL = 64  # tasks of this size are scattered many at once
@@ -82,7 +83,7 @@ class Information:
 def _congruence(G: Array, F: Array, r: int) -> Array:
     """FᵀGF where F's first ``r`` columns are lower triangular over its first ``r`` rows: a quarter of the work."""
     L, rest, psi = F[:r, :r], F[r:, :r], F[:, r:]
-    core = mirrored(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else np.empty((0, 0))
+    core = mirror_lower(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else np.empty((0, 0))
     if r == F.shape[1] == len(F):
         return core.T
     out = np.empty((F.shape[1], F.shape[1]), order="F")

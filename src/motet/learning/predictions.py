@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, runs
+from motet.arrays import Array, Index, slices
 from motet.model.gram import gram
 from motet.model.tasks import CHUNK, Batch
 from motet.release.disclosed import Disclosed
@@ -33,7 +33,7 @@ def predict(
         slot = np.full(max(task.max(initial=NEW), batch.task.max(initial=NEW)) + 2, NEW)
         slot[batch.task] = np.arange(len(batch.task))
         known = np.flatnonzero(slot[task] != NEW)
-        for run in runs(len(known), CHUNK // (batch.h.shape[1] * F.shape[1] + 1)):
+        for run in slices(len(known), CHUNK // (batch.h.shape[1] * F.shape[1] + 1)):
             rows = known[run]
             own = batch.take(slot[task[rows]])
             k = model.individual_share * gram(kernel, X[rows][:, None, :], inputs[own.h])[:, 0, :]
@@ -46,7 +46,7 @@ def predict(
     if not return_std:
         return mean, np.zeros(len(mean))
     spread = np.zeros(len(F))
-    for run in runs(len(F), CHUNK // (F.shape[1] + 1)):
+    for run in slices(len(F), CHUNK // (F.shape[1] + 1)):
         spread[run] = release.posterior.variance(F[run])
     return mean, spread + np.maximum(shift, 0.0) + model.common_share * residual
 
@@ -59,7 +59,7 @@ def predict_all(
     fitted = release.average(inputs)
     for batch, kernel in parts:
         k = release.model.individual_share * gram(kernel, inputs, X)
-        for run in runs(len(batch.task), CHUNK // (len(inputs) + 1)):
+        for run in slices(len(batch.task), CHUNK // (len(inputs) + 1)):
             own = batch.take(run)
             a = np.zeros((len(own.task), len(inputs)))
             a[np.arange(len(own.task))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]

@@ -12,12 +12,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf, dtrtri
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, eigen, lower, numbers
-from motet.errors import EmptyData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
+from motet.arrays import Array, Index, numbers
+from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
 from motet.kernels import affine
+from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
 from motet.model.catalogue import Catalogue
 from motet.model.gram import gram, linear_factor
 
@@ -71,7 +71,7 @@ class Eigen:
         """The points, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
         values, vectors = eigen(gram(kernel, self.points))
         if values[0] < -1e-8 * values[-1]:
-            raise NotPositiveDefinite(_indefinite(kernel, values[0]))
+            raise indefinite(kernel, -values[0])
         leading = slice(None, -self.rank - 1, -1)
         kept = values[leading] > len(values) * np.finfo(float).eps * values[-1]
         values, vectors = values[leading][kept], vectors[:, leading][:, kept]
@@ -212,39 +212,6 @@ class Extension:
         if not len(self.landmarks):
             return np.empty((len(X), 0))
         return np.asarray((gram(self.kernel, X, self.landmarks) - E @ self.E.T) @ self.A.T)
-
-
-def pivoted_cholesky(K: Array, kernel: Kernel, *, scale: float | None = None) -> tuple[Array, Index]:
-    """E, lower triangular, and an order with EEᵀ = K[order, order] to rounding; E has as many columns as K has rank.
-
-    A smooth kernel on some hundred inputs is singular in floating point, so stopping early is the ordinary case.
-    """
-    n = len(K)
-    largest = float(np.diag(K).max(initial=0.0)) if scale is None else scale
-    if not np.isfinite(largest) or not np.isfinite(K).all():
-        raise NotPositiveDefinite(f"{kernel} is not finite on these inputs; check its numbers and the inputs' scale")
-    if not n or largest <= 0:
-        E, order = np.zeros((n, 0)), np.arange(n)
-    else:
-        factor, pivots, rank, _ = dpstrf(K.T, lower=1, tol=max(1e-15, n * np.finfo(float).eps / 10) * largest)
-        E, order = lower(factor)[:, :rank], pivots - 1
-    # Where the factorisation stopped nothing but rounding may be left; else the kernel is not positive.
-    left = order[E.shape[1] :]
-    excess = np.abs(K[np.ix_(left, left)] - E[E.shape[1] :] @ E[E.shape[1] :].T).max(initial=0.0)
-    if excess > 1e-8 * largest:
-        raise NotPositiveDefinite(_indefinite(kernel, -excess))
-    return E, order
-
-
-def _indefinite(kernel: Kernel, value: float) -> str:
-    return (
-        f"{kernel} is not positive definite on these inputs (off by {-value:.2g}); "
-        "a periodic kernel wants one column, a power a whole exponent"
-    )
-
-
-def inverse_of_lower(C: Array) -> Array:
-    return np.asarray(dtrtri(C, lower=1)[0]) if len(C) else np.empty((0, 0))
 
 
 def _points(points: Any) -> Array:

@@ -21,9 +21,10 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import Array, eigen
+from motet.arrays import Array
 from motet.errors import UnknownKernel
 from motet.kernels import KNOWN, Identity, Linear, On
+from motet.linalg import eigen
 
 
 def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:

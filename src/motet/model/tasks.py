@@ -6,9 +6,7 @@ Rʲ = [(1−α)K̃ʲ(hʲ,hʲ) + λ diag w̄ʲ]⁻¹ is then one batched inverse.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -17,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, in_order, match, runs
+from motet.arrays import Array, Index, match, slices, stable_order
 from motet.errors import NotPositiveDefinite
 from motet.kernels import affine
-from motet.linalg import inverse, inverse_of_low_rank
+from motet.linalg import inverse, inverse_of_low_rank, on_all_cores
 from motet.model.gram import linear_factor
 from motet.model.shift import Shift
 
@@ -49,7 +47,7 @@ def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     """Fold repeats of an input within a task (the article's section 4.1, case 1, all at once)."""
     key = task * (input.max(initial=0) + 1)
     key += input
-    order = in_order(key)
+    order = stable_order(key)
     task, input, y, noise = task[order], input[order], y[order], noise[order]
     first = np.flatnonzero(_changes(task) | _changes(input))
     start = np.flatnonzero(_changes(task[first]))
@@ -114,7 +112,7 @@ class Batch:
     def parts(self, numbers: int) -> Iterable[Batch]:
         """In pieces whose temporaries, of so many ``numbers`` a task, stay small."""
         step = CHUNK // max(1, numbers)
-        return [self] if step >= len(self.task) else (self.take(run) for run in runs(len(self.task), step))
+        return [self] if step >= len(self.task) else (self.take(run) for run in slices(len(self.task), step))
 
     def joined(self, other: Batch) -> Batch:
         return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
@@ -153,17 +151,6 @@ def inverses(X: Array, h: Index, noise: Array, shift: Shift, lam: float) -> tupl
 
     on_all_cores(invert, m, CHUNK // (size * (size + X.shape[1])))
     return checked(R, log_det, shift.kernel)
-
-
-def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
-    """Do ``work`` on runs of ``step`` of the numbers below ``m``; numpy lets go of the interpreter meanwhile."""
-    parts = runs(m, step)
-    if len(parts) < 2:
-        for part in parts:
-            work(part)
-        return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(work, parts))
 
 
 def with_diagonal(V: Array, more: Array) -> Array:

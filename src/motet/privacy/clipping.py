@@ -17,8 +17,8 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match
 from motet.learning.engine import Engine
-from motet.linalg import LARGEST_SIZE, inverse
-from motet.model.tasks import Folded, Own, fold, on_all_cores, with_diagonal
+from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores
+from motet.model.tasks import Folded, Own, fold, with_diagonal
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Whole
 
@@ -114,7 +114,7 @@ class Clip:
 
     def _sum_of_stack(self, K: Array, h: Index, y: Array, noise: Array) -> Whole:
         m, size = h.shape
-        block = BLOCK if size <= LARGEST_SIZE else 1  # LAPACK takes larger ones singly in any case
+        block = BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
         h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
         total, lock = np.zeros(self.size, dtype=np.int64), Lock()
 
@@ -166,6 +166,6 @@ class Clip:
 def _inverses(V: Array) -> Array:
     """Each client's own inverse, NaN where there is none: nobody's failure is another's."""
     R, log_det = inverse(V)
-    if V.shape[-1] > LARGEST_SIZE and len(V) > 1 and np.isnan(log_det).any():  # LAPACK gives up on the whole stack
+    if V.shape[-1] > MAX_SMALL_SIZE and len(V) > 1 and np.isnan(log_det).any():  # LAPACK gives up on the whole stack
         return np.concatenate([_inverses(one[None]) for one in V])
     return np.where(np.isfinite(log_det)[:, None, None], R, np.nan)

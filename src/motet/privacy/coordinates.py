@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, eigen
+from motet.arrays import Array
 from motet.errors import InvalidModel, NotPositiveDefinite
+from motet.linalg import eigen
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.shift import Shift

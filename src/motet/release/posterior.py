@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf
 
 from motet.arrays import Array
 from motet.errors import InvalidRelease
+from motet.linalg import cholesky, solve_lower
 
 
 class Factor:
@@ -34,12 +33,12 @@ class Factor:
         e, U = self._rest, self._U
         try:
             self._Lb = np.linalg.cholesky(U.T @ (share * Lambda[d, d]) @ U)
-            self._W = _lower(self._Lb, U.T @ (share * Lambda[d][:, e]))
+            self._W = solve_lower(self._Lb, U.T @ (share * Lambda[d][:, e]))
             S = share * Lambda[e][:, e]
             if len(self._W):
                 S -= self._W.T @ self._W
             S[np.diag_indices_from(S)] += 1.0
-            self._Ls = _cholesky(S)
+            self._Ls = cholesky(S)
         except np.linalg.LinAlgError:
             raise InvalidRelease("the sums are not those of any data: Λ has a negative direction") from None
 
@@ -58,33 +57,23 @@ class Factor:
 
     def half(self, F: Array) -> Array:
         """V = B^-½Fᵀ, so that VᵀV = FB⁻¹Fᵀ."""
-        vb = _lower(self._Lb, self._U.T @ F[:, self._bias].T)
-        ve = _lower(self._Ls, F[:, : self._size][:, self._rest].T - self._W.T @ vb)
+        vb = solve_lower(self._Lb, self._U.T @ F[:, self._bias].T)
+        ve = solve_lower(self._Ls, F[:, : self._size][:, self._rest].T - self._W.T @ vb)
         return np.vstack([vb, ve, F[:, self._size :].T])
 
     def other_half(self, V: Array) -> Array:
         """B^-½ᵀV, so that with V = half(F) it is B⁻¹Fᵀ."""
         vb, ve, extra = np.split(V, [len(self._Lb), len(self._Lb) + len(self._Ls)])
         out = np.empty((self._size + len(extra), V.shape[1]))
-        xe = _lower(self._Ls, ve, transposed=True)
+        xe = solve_lower(self._Ls, ve, transposed=True)
         out[: self._size][self._rest] = xe
-        out[self._bias] = self._U @ _lower(self._Lb, vb - self._W @ xe, transposed=True)
+        out[self._bias] = self._U @ solve_lower(self._Lb, vb - self._W @ xe, transposed=True)
         out[self._size :] = extra
         return out
 
     def solve(self, M: Array) -> Array:
         """B⁻¹M, for M with a row for each column of the basis."""
         return self.other_half(self.half(M.T))
-
-
-def _cholesky(S: Array) -> Array:
-    """The lower factor, in place, by scipy's LAPACK: a release is then solved by one library's threads, not by two."""
-    if not len(S):
-        return S
-    factor, failed = dpotrf(S if S.flags.f_contiguous else S.T, lower=1, clean=1, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError
-    return factor
 
 
 def _identified(L: Array) -> Array:
@@ -129,11 +118,5 @@ class Posterior:
         theta = np.concatenate([self.theta, np.zeros(F.shape[1] - len(self.theta))])
         V = self.factor.half(F)
         L = np.linalg.cholesky(covariance + self.factor.share * (V.T @ V))
-        gain = _lower(L, self.factor.share * self.factor.other_half(V).T).T  # ΣFᵀL⁻ᵀ
-        return Posterior(self.factor, theta + gain @ _lower(L, (y - F @ theta)[:, None])[:, 0], gain)
-
-
-def _lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
-    if not len(L):
-        return np.empty((0, M.shape[1]))
-    return np.asarray(solve_triangular(L, M, lower=True, trans="T" if transposed else "N", check_finite=False))
+        gain = solve_lower(L, self.factor.share * self.factor.other_half(V).T).T  # ΣFᵀL⁻ᵀ
+        return Posterior(self.factor, theta + gain @ solve_lower(L, (y - F @ theta)[:, None])[:, 0], gain)
