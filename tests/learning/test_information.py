@@ -105,7 +105,7 @@ def test_large_batches_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
             engine.learn_many(tasks, x, y)
         expected = whole.disclose()
         with monkeypatch.context() as patch:
-            patch.setattr("motet.task.CHUNK", 50)
+            patch.setattr("motet.model.tasks.CHUNK", 50)
             np.testing.assert_allclose(pieces.disclose().Lambda, expected.Lambda, rtol=1e-12, atol=1e-9)
 
 
@@ -114,7 +114,7 @@ def test_large_tasks_are_scattered_as_small_ones_are(monkeypatch: pytest.MonkeyP
     tasks, x, y = np.repeat(np.arange(12), 10), rng.normal(size=(120, 1)).round(1), rng.normal(size=120)
     engines = [Engine(MODELS["growing"]) for _ in range(2)]
     for engine, small in zip(engines, (64, 2)):
-        monkeypatch.setattr("motet.information.SMALL", small)
+        monkeypatch.setattr("motet.learning.information.SMALL", small)
         engine.learn_many(tasks, x, y)
         engine.disclose()
     np.testing.assert_allclose(engines[1].information().G, engines[0].information().G, rtol=1e-13, atol=1e-13)
