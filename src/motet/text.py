@@ -1,23 +1,58 @@
-"""How times, numbers and texts of others are told to people."""
+"""Text for people: times, counts, lists of names, and values or foreign text made safe to print in one line."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
+from collections.abc import Collection, Iterable
+from typing import Any
+
+MAX_NAMES = 5  # in a list of names
+MAX_LETTERS = 60  # of a value in a message
+PASSWORD = re.compile(r"//[^@]*@")
 
 
 def utc(seconds: float) -> str:
-    """A moment, in seconds since 1970."""
+    """A time, given in seconds since 1970."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def count(n: int, noun: str) -> str:
+    """ "1 client", "2 clients"."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def times(n: int) -> str:
+    """ "once", "2 times"."""
     return "once" if n == 1 else f"{n} times"
 
 
-def printable(text: str) -> str:
-    """One line that cannot do anything to a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text)
+def first_few(names: Iterable[str]) -> str:
+    """The first few names, with "…" if there are more."""
+    names = list(names)
+    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
+
+
+def tally(names: Collection[str], noun: str) -> str:
+    """ "2 clients (ann, bob)"."""
+    return f"{count(len(names), noun)} ({first_few(names)})"
+
+
+def printable(text: str, replacement: str = " ") -> str:
+    """The text in one line, without characters that control a terminal."""
+    return "".join(c if c.isprintable() else replacement for c in text)
+
+
+def brief(value: Any) -> str:
+    """A value as JSON, shortened, without passwords."""
+    try:
+        text = PASSWORD.sub("//…@", json.dumps(value, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError):
+        text = "something very large"
+    return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…"
+
+
+def input_text(x: str | Iterable[float]) -> str:
+    """An input as one word: its name, or its numbers in brackets."""
+    return printable(x, "?") if isinstance(x, str) else f"({', '.join(f'{value:.4g}' for value in x)})"

@@ -113,7 +113,7 @@ def changed(text: str, change: dict[str, str]) -> str:
 
 
 def test_the_design_s_example(tmp_path: Path) -> None:
-    text = files("motet").joinpath("data/artists.csv").read_text(encoding="utf-8")
+    text = files("motet.music").joinpath("artists.csv").read_text(encoding="utf-8")
     (tmp_path / "artists.csv").write_text(text, encoding="utf-8")
     study = load(tmp_path, DESIGN)
     assert study.name == "Music taste"

@@ -22,7 +22,7 @@ from motet.cli.terminal import (
     show,
 )
 from motet.errors import InvalidData
-from motet.text import count, printable
+from motet.text import count, first_few, printable
 
 if TYPE_CHECKING:
     from motet.client.predictions import Known, Prediction
@@ -188,8 +188,7 @@ def _show(asked: Asked, found: list[Prediction], out: Path | None, as_json: bool
 
 def _note(asked: Asked) -> None:
     """Beside the output: some of the new individuals may be known ones, misspelled."""
-    from motet.client import tables
 
-    who = f"{len(asked.new)} of {count(len(asked.rows), 'client')} not in {asked.file} ({tables.some(asked.new)})"
+    who = f"{len(asked.new)} of {count(len(asked.rows), 'client')} not in {asked.file} ({first_few(asked.new)})"
     line = f"{who}: predicted as new individuals, the average with the full individual variance."
     sys.stderr.write(f"{printable(line)}\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from motet.client.client import Client, Enrolled, Sent
-from motet.client.tables import Examples, some
+from motet.client.tables import Examples
 from motet.errors import (
     EmptyData,
     Forbidden,
@@ -19,6 +19,7 @@ from motet.errors import (
     Unauthorized,
     Unreachable,
 )
+from motet.text import tally
 
 MOST = 500  # names or examples in a request
 LONGEST = 200  # letters of a name
@@ -92,17 +93,13 @@ def _located(message: str, examples: Examples, begin: int, client: str) -> str:
 
 def _stored(client: str, first: int, before: Collection[str], *, sure: bool) -> str:
     """What is stored where the request that begins with row ``first`` was refused, 0 being the client's first one."""
-    parts = [all_of(before)] if before else []
+    parts = [f"all rows of {tally(before, 'client')}"] if before else []
     if first:
         parts.append(f"{f'what {client} has' if client else 'what is'} above row {first}")
     if not parts:
         return "; nothing was stored" if client and sure else ""
     are, them = ("are", "them") if before else ("is", "it")
     return f"; {' and '.join(parts)} {are} stored, and sending {them} again changes nothing"
-
-
-def all_of(clients: Collection[str]) -> str:
-    return f"all rows of {len(clients)} client{'s' if len(clients) > 1 else ''} ({some(clients)})"
 
 
 def _batched(n: int, request: Callable[[int, int], T]) -> Iterator[T]:

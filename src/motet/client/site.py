@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from motet.client import batches
 from motet.client.client import Client, Sent
-from motet.client.tables import Examples, some
+from motet.client.tables import Examples
 from motet.errors import Forbidden, InvalidData, StaleRelease, Unauthorized
+from motet.text import first_few, tally
 
 if TYPE_CHECKING:
     from motet.release.disclosed import Coefficients, Disclosed
@@ -26,8 +27,8 @@ class Site:
         clients = list(clients)
         if lacking := [client for client in clients if client not in self._tokens]:
             raise InvalidData(
-                f"{file}: {len(lacking)} of {len(clients)} clients have no token in {self._file} ({some(lacking)}), so "
-                "nothing was sent: enrol them (motet enroll --out) and add their tokens, or leave their rows out"
+                f"{file}: {len(lacking)} of {len(clients)} clients have no token in {self._file} "
+                f"({first_few(lacking)}), so nothing was sent: enrol them (motet enroll --out) and add their tokens, or leave their rows out"
             )
 
     def send(self, examples: Mapping[str, Examples], advance: Callable[[int], object]) -> dict[str, Sent]:
@@ -59,7 +60,7 @@ class Site:
         try:
             yield self._server.with_token(self._tokens[client])
         except (Unauthorized, Forbidden):
-            stored = f"; {batches.all_of(done)} are stored" if done else ""
+            stored = f"; all rows of {tally(done, 'client')} are stored" if done else ""
             raise InvalidData(
                 f"the server knows no client with the token of {client} in {self._file}: put a new one there, from the "
                 f"operator's motet clients --rotate, or leave {client} out{stored}"

@@ -19,10 +19,10 @@ from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
 from motet.model.catalogue import Catalogue
 from motet.tablefile import Table, lines, read
+from motet.text import first_few
 
 NO_INPUTS = ("client", "id", "y", "noise")
 PREDICTED = ("mean", "std")
-FEW = 5  # names that a message has room for
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,20 +123,14 @@ def for_clients(table: Table, rows: Iterable[tuple[str, int]]) -> Table:
     return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
 
 
-def some(names: Iterable[str]) -> str:
-    """A few names, and whether there are more."""
-    listed = list(names)
-    return ", ".join(listed[:FEW]) + (", …" if len(listed) > FEW else "")
-
-
 def _rows_of(table: Table, client: str | None) -> list[int]:
     """The rows of a client; all of them where it is not said whose, and there is only one."""
     known = table.groups("client")
     if client is None and len(known) > 1:
         choose = "choose one, --client NAME, or all of them: send with --tokens, predict with --each"
-        raise InvalidData(f"{table.file} has {len(known)} clients, {some(known)}: {choose}")
+        raise InvalidData(f"{table.file} has {len(known)} clients, {first_few(known)}: {choose}")
     if client is not None and client not in known:
-        raise InvalidData(f"{table.file}: no row is of client {client!r}; expected one of {some(known)}")
+        raise InvalidData(f"{table.file}: no row is of client {client!r}; expected one of {first_few(known)}")
     return next(iter(known.values())) if client is None else known[client]
 
 

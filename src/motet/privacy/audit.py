@@ -14,6 +14,7 @@ from motet.errors import InvalidRelease
 from motet.privacy.attacks import TOLERANCE, Found, presence, rebuilt
 from motet.privacy.difference import Change, Examples, change
 from motet.release.disclosed import Disclosed
+from motet.text import count, input_text
 
 SHOWN = 5  # inputs of a client, and clients, that a table has room for
 
@@ -89,7 +90,7 @@ def _inversion(release: Disclosed) -> Finding:
     text = f"G and g over {len(names)} inputs"
     if len(pairs):
         a, b = pairs[np.argmin(np.abs(sums.G[tuple(pairs.T)]))]
-        text += f"; {len(pairs)} pairs of them are one client's, as {_word(names[a])} and {_word(names[b])}"
+        text += f"; {len(pairs)} pairs of them are one client's, as {input_text(names[a])} and {input_text(names[b])}"
     elif not known:
         text += ", with the noise of the release" if sums.unique else ", one of many that give this release"
     data = {"inputs": names, "G": sums.G.tolist(), "g": sums.g.tolist(), "pairs": pairs.tolist()}
@@ -103,7 +104,7 @@ def _separation(found: Change, senders: list[Found], *, alone: bool) -> list[Fin
         text = "no client stands apart" if alone else "the difference does not fall apart into clients"
         return [Finding("separation", text, "", {"clients": 0})]
     clients = [_finding(found, f"client {k}", sender) for k, sender in enumerate(senders, 1)]
-    text = f"{len(senders)} {'clients' if len(senders) > 1 else 'client'}, told apart by what goes together"
+    text = f"{count(len(senders), 'client')}, told apart by what goes together"
     return [Finding("separation", text, "yes", {"clients": len(senders)}), *clients]
 
 
@@ -117,7 +118,7 @@ def _membership(found: Change, name: str, examples: Examples) -> Finding:
 
 def _finding(found: Change, attack: str, what: Found) -> Finding:
     names = _named(found.release, what.inputs)
-    pairs = [f"{_word(name)} {y:.4g}" for name, y in zip(names, what.outputs)]
+    pairs = [f"{input_text(name)} {y:.4g}" for name, y in zip(names, what.outputs)]
     more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
     text = f"{'came' if what.came else 'left'}: {', '.join(pairs[:SHOWN])}{more}" if pairs else "no inputs to try"
     certain = "yes" if what.certain else "inputs" if what.inputs_certain else "no"
@@ -128,12 +129,6 @@ def _finding(found: Change, attack: str, what: Found) -> Finding:
 def _named(release: Disclosed, rows: Array) -> list[Any]:
     catalogue = release.model.catalogue
     return rows.tolist() if catalogue is None else catalogue.name_rows(rows)
-
-
-def _word(name: Any) -> str:
-    if isinstance(name, str):
-        return "".join(c if c.isprintable() else "?" for c in name)
-    return f"({', '.join(f'{value:.4g}' for value in name)})"
 
 
 # --- files ---

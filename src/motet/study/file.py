@@ -29,8 +29,8 @@ from motet.study.schema import (
     Release,
     Section,
     expected,
-    shown,
 )
+from motet.text import brief
 
 
 class Where(NamedTuple):
@@ -106,7 +106,7 @@ def _rules_of_inputs(inputs: Inputs) -> Iterator[tuple[bool, str, str]]:
 def _rules_of_basis(basis: BasisSection, inputs: Inputs) -> Iterator[tuple[bool, str, str]]:
     of_points, p = basis.kind in ("landmarks", "eigen"), inputs.dimension or 0
     yield basis.kind == "eigen" and basis.rank is None, "basis.rank", f"missing; expected {expected(basis, 'rank')}"
-    only = "expected {}, got " + shown(basis.kind) + "; change it, or remove {}"
+    only = "expected {}, got " + brief(basis.kind) + "; change it, or remove {}"
     yield basis.kind != "eigen" and basis.rank is not None, "basis.kind", only.format('"eigen"', "rank")
     for key in ("points", "grid"):
         given = bool(getattr(basis, key))
@@ -118,7 +118,7 @@ def _rules_of_basis(basis: BasisSection, inputs: Inputs) -> Iterator[tuple[bool,
         missing = f"missing; expected {expected(basis, 'points')}; or a grid"
         yield basis.points is None and not basis.grid, "basis.points", missing
         for row in basis.points or ():
-            wrong = f"expected points of as many numbers as inputs.dimension, {p}, got {shown(list(row))}"
+            wrong = f"expected points of as many numbers as inputs.dimension, {p}, got {brief(list(row))}"
             yield len(row) != p, "basis.points", wrong
     if basis.grid:
         columns = f"expected one table, or {p} (inputs.dimension), got {len(basis.grid)}"
@@ -142,7 +142,7 @@ def _explained(error: ValidationError) -> tuple[str, str]:
     if mistake["type"] == "extra_forbidden":
         return dotted, _unknown(key, fields, inside)
     wanted = f"expected {fields[key].description}"
-    return dotted, f"missing; {wanted}" if mistake["type"] == "missing" else f"{wanted}, got {shown(mistake['input'])}"
+    return dotted, f"missing; {wanted}" if mistake["type"] == "missing" else f"{wanted}, got {brief(mistake['input'])}"
 
 
 def _unknown(key: str, fields: Mapping[str, FieldInfo], inside: list[str]) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
-from motet.study.schema import Limits, Release, shown
+from motet.study.schema import Limits, Release
+from motet.text import brief
 
 FORMAT = 1
 
@@ -59,17 +60,17 @@ def contradiction(then: str, now: str, catalogue: Catalogue | None) -> str | Non
     try:
         before, after = json.loads(then), json.loads(now)
         if before["format"] != FORMAT:
-            return f"format: this version reads pinned settings of format {FORMAT}, got {shown(before['format'])}"
+            return f"format: this version reads pinned settings of format {FORMAT}, got {brief(before['format'])}"
         return _contradiction(before, after, catalogue)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"format: expected settings that a study pinned, got {shown(then)}"
+        return f"format: expected settings that a study pinned, got {brief(then)}"
 
 
 def _contradiction(then: Mapping[str, Any], now: Mapping[str, Any], catalogue: Catalogue | None) -> str | None:
     if then["release.policy"] != now["release.policy"]:
         return (
-            f"release.policy: this store was started as {shown(then['release.policy'])} and stays so, "
-            f"got {shown(now['release.policy'])}"
+            f"release.policy: this store was started as {brief(then['release.policy'])} and stays so, "
+            f"got {brief(now['release.policy'])}"
         )
     rows = then["inputs.catalogue"], now["inputs.catalogue"]
     if (rows[0] is None) != (rows[1] is None):
@@ -86,13 +87,13 @@ def _contradiction(then: Mapping[str, Any], now: Mapping[str, Any], catalogue: C
 
 
 def _other(key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    return f"{key}: this store was started with {shown(then.get(key))}, which is fixed, got {shown(now.get(key))}"
+    return f"{key}: this store was started with {brief(then.get(key))}, which is fixed, got {brief(now.get(key))}"
 
 
 def _rows(then: list[str], now: list[str], catalogue: Catalogue, *, appending: bool) -> str | None:
     for row, (before, after) in enumerate(zip(then, now)):
         if before != after:
-            name = shown(catalogue.names[row])
+            name = brief(catalogue.names[row])
             return f"inputs.catalogue: item {row + 1} ({name}) is another than this store has"
     if len(now) < len(then) or (len(now) > len(then) and not appending):
         kept = "may be appended to, not cut" if appending else "is fixed in a private study"

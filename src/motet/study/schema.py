@@ -5,7 +5,6 @@ A key's description completes "expected …", so the same words refuse a value a
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,7 +18,6 @@ from motet.privacy.ledger import Ledger
 
 MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-PASSWORD = re.compile(r"//[^@]*@")
 
 # --- what values may be; whatever the reason of a refusal, the key's description is shown ---
 
@@ -231,12 +229,3 @@ def expected(section: Section | type[Section], key: str) -> str:
     """What a key takes."""
     fields = (section if isinstance(section, type) else type(section)).model_fields
     return str(fields[key].description)
-
-
-def shown(value: Any) -> str:
-    """A value as the file would have it, shortened, and without passwords."""
-    try:
-        text = PASSWORD.sub("//…@", json.dumps(value, ensure_ascii=False, default=str))
-    except (ValueError, RecursionError):
-        text = "something very large"
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -27,8 +27,9 @@ from motet.privacy.coordinates import Coordinates
 from motet.privacy.mechanism import Ledger, Mechanism
 from motet.study.file import Where, read
 from motet.study.pins import contradiction, pinned
-from motet.study.schema import File, Inputs, Limits, Release, Server, shown
+from motet.study.schema import File, Inputs, Limits, Release, Server
 from motet.study.template import template
+from motet.text import brief
 
 __all__ = ["Limits", "Release", "Server", "Study", "template"]
 
@@ -166,10 +167,10 @@ class Study:
         row = self._row(x)
         low, high = self.limits.y or (-BOUND, BOUND)
         if not (_is_number(y) and low <= y <= high):
-            raise InvalidData(f"y must be a number from {low:g} to {high:g}, got {shown(y)}")
+            raise InvalidData(f"y must be a number from {low:g} to {high:g}, got {brief(y)}")
         low, high = self.limits.noise
         if not (_is_number(noise) and low <= noise <= high):
-            raise InvalidNoise(f"noise must be a variance from {low:g} to {high:g}, got {shown(noise)}")
+            raise InvalidNoise(f"noise must be a variance from {low:g} to {high:g}, got {brief(noise)}")
         return row, float(y), float(noise)
 
     def _rows(self, xs: list[Any]) -> Array | None:
@@ -187,7 +188,7 @@ class Study:
         catalogue = self.model.catalogue
         if isinstance(x, str):
             if catalogue is None:
-                raise InvalidData(f"x must be a list of {self.dimension} numbers, got {shown(x)}")
+                raise InvalidData(f"x must be a list of {self.dimension} numbers, got {brief(x)}")
             try:
                 return np.asarray(catalogue.look_up([x])[0])
             except UnknownName as error:
@@ -196,7 +197,7 @@ class Study:
             x = x.tolist()
         if not isinstance(x, (list, tuple)) or not all(map(_is_number, x)):
             wanted = f"a list of {self.dimension} numbers" if catalogue is None else "a name in the catalogue"
-            raise InvalidData(f"x must be {wanted}, got {shown(x)}")
+            raise InvalidData(f"x must be {wanted}, got {brief(x)}")
         if len(x) != self.dimension:
             raise WrongDimension(f"x must have {self.dimension} numbers, got {len(x)}")
         row = np.array(x, dtype=float) + 0.0
@@ -208,7 +209,7 @@ class Study:
             try:
                 self.model.catalogue.name_rows(row[None])
             except UnknownName:
-                raise InvalidData(f"x must be a name in the catalogue, got numbers: {shown(row.tolist())}") from None
+                raise InvalidData(f"x must be a name in the catalogue, got numbers: {brief(row.tolist())}") from None
         for column, (value, (low, high)) in enumerate(zip(row.tolist(), self.bounds or ())):
             if not low <= value <= high:
                 raise InvalidData(f"x[{column}] must be a number from {low:g} to {high:g}, got {value:g}")
