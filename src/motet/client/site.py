@@ -28,7 +28,8 @@ class Site:
         if lacking := [client for client in clients if client not in self._tokens]:
             raise InvalidData(
                 f"{file}: {len(lacking)} of {len(clients)} clients have no token in {self._file} "
-                f"({first_few(lacking)}), so nothing was sent: enrol them (motet enroll --out) and add their tokens, or leave their rows out"
+                f"({first_few(lacking)}), so nothing was sent: "
+                "enroll them (motet enroll --out) and add their tokens, or leave their rows out"
             )
 
     def send(self, examples: Mapping[str, Examples], advance: Callable[[int], object]) -> dict[str, Sent]:
