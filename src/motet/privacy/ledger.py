@@ -1,7 +1,7 @@
-"""The privacy budget: how much noise a study needs, what its releases have spent, and when it ends.
+"""The privacy budget: how much noise a study needs, how much of ε its releases have spent, and when it ends.
 
-Noise and accounting are OpenDP's: the discrete Gaussian on whole numbers under zero-concentrated differential privacy
-(Bun and Steinke 2016, Canonne, Kamath and Steinke 2020), composed over all planned releases and turned into (ε, δ).
+Noise and accounting are OpenDP's: the discrete Gaussian on integers under zero-concentrated differential privacy
+(Bun and Steinke 2016, Canonne, Kamath and Steinke 2020), composed over all planned releases and converted to (ε, δ).
 Neighbouring studies differ by one client, its whole history present or absent.
 """
 
@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 from motet.errors import BudgetSpent, InvalidModel, MotetError
 
 Whole: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Callable[[Whole, float], Whole]  # the sum and a standard deviation to the noisy sum
+Noise: TypeAlias = Callable[[Whole, float], Whole]  # from a sum and a standard deviation to the noisy sum
 
-UNIT = 2**20  # the norm that no client's whole numbers exceed
+UNIT = 2**20  # the norm that no client's vector of integers exceeds
+MAX_EPSILON, MAX_DELTA, MAX_RELEASES = 20, 0.01, 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """(ε, δ) for a number of ``releases``, and what is spent of it.
+    """(ε, δ) for all planned ``releases`` together, and the part that is spent.
 
-    ``per="study"``: the study ends after its releases. ``per="client"``: each client takes part in at most so many and
-    then retires, so the study need not end; ``taken`` counts them.
+    ``per="study"``: the study ends after its releases. ``per="client"``: each client takes part in at most this many
+    releases and then retires, so the study need not end; ``taken`` counts them by client.
     """
 
     epsilon: float
@@ -40,84 +41,99 @@ class Ledger:
     taken: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.epsilon, (int, float)) and 1e-6 <= self.epsilon <= 20):
-            raise InvalidModel(f"epsilon must be a number from 1e-6 to 20, got {self.epsilon!r}")
-        if not (isinstance(self.delta, (int, float)) and 0 < self.delta <= 0.01):
-            raise InvalidModel(f"delta must lie in (0, 0.01], well below one over the clients, got {self.delta!r}")
-        whole = isinstance(self.releases, int) and not isinstance(self.releases, bool)
-        if not whole or not 1 <= self.releases <= 10_000:
-            raise InvalidModel(f"releases must be a whole number from 1 to 10,000, got {self.releases!r}")
+        if not (isinstance(self.epsilon, (int, float)) and 1e-6 <= self.epsilon <= MAX_EPSILON):
+            raise InvalidModel(f"epsilon must be a number from 1e-6 to {MAX_EPSILON}, got {self.epsilon!r}")
+        if not (isinstance(self.delta, (int, float)) and 0 < self.delta <= MAX_DELTA):
+            raise InvalidModel(
+                f"delta must be a number above 0 and at most {MAX_DELTA}, well below 1 / clients, got {self.delta!r}"
+            )
+        if not (_is_count(self.releases) and 1 <= self.releases <= MAX_RELEASES):
+            raise InvalidModel(f"releases must be a whole number from 1 to {MAX_RELEASES:,}, got {self.releases!r}")
         counts = [self.spent, *self.taken.values()]
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in counts):
-            raise InvalidModel(f"releases are counted in whole numbers from 0, got {counts!r:.60}")
+        if not all(_is_count(count) for count in counts):
+            raise InvalidModel(f"numbers of releases must be whole numbers from 0, got {counts!r:.60}")
         if self.per not in ("study", "client"):
             raise InvalidModel(f"a budget is per study or per client, got {self.per!r}")
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise, as a multiple of the largest contribution of a client."""
+        """s: standard deviation of the noise, as a multiple of the largest norm of a client's vector."""
         return _scale(float(self.epsilon), float(self.delta), self.releases)
 
     @property
     def left(self) -> int | None:
-        """Releases left; None where the budget is per client."""
+        """Releases left; None if the budget is per client."""
         return self.releases - self.spent if self.per == "study" else None
 
     @property
     def epsilon_spent(self) -> float:
-        """ε of the releases made so far; where the budget is per client, of one that took part in all it may."""
+        """ε of the releases so far; if the budget is per client, for a client that took part in all of them."""
         made = min(self.spent, self.releases)
         return epsilon_of(self.scale, self.delta, made) if made else 0.0
 
     def retired(self, clients: Iterable[Hashable]) -> set[Hashable]:
-        """Those of the clients who have taken part in all the releases that they may."""
+        """The clients that have taken part in as many releases as they may."""
         if self.per == "study":
             return set()
         return {client for client in clients if self.taken.get(client, 0) >= self.releases}
 
     def charged(self, clients: Collection[Hashable]) -> Ledger:
-        """The ledger after one more release, of these clients; refuses when the budget is spent."""
+        """The ledger after one more release with these clients; refuses if the budget is spent."""
         if self.per == "study" and self.spent >= self.releases:
             raise BudgetSpent(
-                f"all {self.releases} releases of this study's budget (ε = {self.epsilon:g}) are made: "
-                "no further one is private; the last stays valid"
+                f"the budget (ε = {self.epsilon:g}) is spent: all {self.releases} releases are out; "
+                "the last one stays valid, and no more will come"
             )
-        if gone := self.retired(clients):
-            raise BudgetSpent(f"{len(gone)} clients have taken part in {self.releases} releases: leave them out")
+        if retired := self.retired(clients):
+            raise BudgetSpent(
+                f"{len(retired)} clients have taken part in {self.releases} releases, all they may: leave them out"
+            )
         taken = self.taken
         if self.per == "client":
             taken = {**taken, **{client: taken.get(client, 0) + 1 for client in clients}}
         return replace(self, spent=self.spent + 1, taken=taken)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+# --- noise and accounting by OpenDP ---
+
+
 @cache
 def _scale(epsilon: float, delta: float, releases: int) -> float:
-    rho = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2  # enough, by a plain bound
-    most = math.sqrt(releases / (2 * rho))
-    bounds = (math.sqrt(releases / 200), 1.1 * most)  # a ρ of 100 is more than an ε of 20 allows
+    """The smallest noise scale with which this many releases together spend at most ε."""
+    rho = (math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))) ** 2  # gives at most ε
+    upper = 1.1 * math.sqrt(releases / (2 * rho))
+    lower = math.sqrt(releases / 200)  # ρ = 100, more than an ε of 20 allows
     try:
-        return float(_opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=bounds))
+        return float(
+            _opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=(lower, upper))
+        )
     except ValueError:
-        raise InvalidModel(f"no noise is known for ε = {epsilon:g}, δ = {delta:g} and {releases} releases") from None
+        raise InvalidModel(
+            f"OpenDP finds no noise scale for ε = {epsilon:g}, δ = {delta:g} and {releases} releases"
+        ) from None
 
 
 @cache
 def epsilon_of(scale: float, delta: float, releases: int) -> float:
-    """ε of so many releases with noise of this scale, at δ."""
+    """ε of this many releases with noise of this scale, at δ."""
     dp = _opendp()
-    composed = dp.c.make_composition([_gaussian(scale * UNIT)] * releases)
-    return float(dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(composed), delta).map(float(UNIT))[0])
+    composition = dp.c.make_composition([_gaussian(scale * UNIT)] * releases)
+    return float(dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(composition), delta).map(float(UNIT))[0])
 
 
 def opendp_noise(total: Whole, deviation: float) -> Whole:
-    """The sum with whole-number Gaussian noise of this standard deviation, from the system's entropy."""
+    """The sum with discrete Gaussian noise of this standard deviation, from the system's entropy."""
     return np.array(_gaussian(deviation)(total.tolist()), dtype=np.int64)
 
 
 def _gaussian(deviation: float) -> Any:
     dp = _opendp()
     if not math.isfinite(deviation):
-        raise InvalidModel(f"noise must be finite, got a standard deviation of {deviation}")
+        raise InvalidModel(f"the noise needs a finite standard deviation, got {deviation}")
     return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), deviation)
 
 
