@@ -15,7 +15,7 @@ import uvicorn
 
 from motet.server.app import create_app
 from motet.server.logs import log_to_stderr
-from motet.server.publisher import TICK, Publisher, pin
+from motet.server.publisher import TICK_SECONDS, Publisher, pin
 from motet.server.service import Service
 from motet.store.records import hashed
 from motet.store.store import Store
@@ -33,7 +33,7 @@ def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) ->
     running = Publisher(store, study, reached=killing(point, arrivals))
     while True:
         running.tick()
-        time.sleep(TICK)
+        time.sleep(TICK_SECONDS)
 
 
 def killing(point: str, arrivals: int) -> Callable[[str], None]:

@@ -125,8 +125,8 @@ def test_kills_at_every_point_of_a_write_and_of_a_release(tmp_path: Path) -> Non
     with parts(write_study(tmp_path, PRIVATE)) as running:
         senders = enrolled(running, seed=20)
         with load(running, senders) as watcher:
-            for point in ("fold", "ledger", "publication", "ledger", "publication"):
-                running.fall("publisher", point, int(rng.integers(1, 3)) if point == "fold" else 1)
+            for point in ("caught up", "ledger", "publication", "ledger", "publication"):
+                running.fall("publisher", point, int(rng.integers(1, 3)) if point == "caught up" else 1)
                 check_ledger(running)
             for point in ("before commit", "after commit") * 3:
                 running.fall("server", point, int(rng.integers(1, 30)))

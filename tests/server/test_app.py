@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+import html
 import json
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import schemathesis
-import uvicorn
-from fastapi import FastAPI
 from hypothesis import HealthCheck, given
 from hypothesis import settings as configured
 from hypothesis import strategies as st
@@ -26,102 +21,13 @@ from opentelemetry import trace
 
 from motet import Disclosed
 from motet.errors import InvalidStore
-from motet.server.app import ROUTES, create_app
-from motet.server.publisher import Publisher, pin
-from motet.server.serve import MAX_HEAD_BYTES, BoundedHead
-from motet.server.service import Service
-from motet.store.records import hashed
+from motet.server.app import ROUTES
+from motet.server.pages import CALLERS
+from motet.server.publisher import pin
+from motet.server.serve import MAX_HEAD_BYTES
 from motet.store.store import Store, put, setting
 from motet.study.study import Study
-
-EXACT = """
-[study]
-name = "Growth <of> children"
-[model]
-alpha = 0.5
-lam = 0.1
-sigma2 = 1.0
-common = { kernel = "rbf", length_scale = 1.0 }
-individual = { kernel = "dot_product", sigma_0 = 1.0 }
-[inputs]
-dimension = 1
-[limits]
-y = [-10.0, 10.0]
-examples_per_client = 5
-[release]
-policy = "exact"
-every = "1h"
-[server]
-max_body = 2000
-"""
-PRIVATE = (
-    EXACT.replace('policy = "exact"', 'policy = "private"\nepsilon = 1.0\nreleases = 2')
-    + """
-[basis]
-kind = "landmarks"
-grid = { from = -2.0, to = 2.0, count = 5 }
-"""
-)
-
-
-@dataclass
-class World:
-    """A server, its publisher with a clock that we turn, and some people."""
-
-    http: httpx.Client
-    loop: asyncio.AbstractEventLoop
-    service: Service
-    publisher: Publisher
-    now: list[float]
-    tokens: dict[str, str | None]
-    ids: dict[str, str]
-
-    def call(self, method: str, path: str, who: str | None = None, **more: Any) -> Any:
-        token = self.tokens[who] if who else None
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return self.http.request(method, path, headers=headers | more.pop("headers", {}), **more)
-
-    def release(self) -> int:
-        """Turn the clock, let the publisher tick, and let the server look."""
-        self.now[0] += 3600
-        self.publisher.tick()
-        asyncio.run_coroutine_threadsafe(self.service.look(), self.loop).result(10)
-        return self.service.version
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
-    """The application on a socket of its own, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHead, log_config=None, access_log=False))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started and thread.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", loop
-    server.should_exit = True
-    thread.join(30)
-    loop.close()
-
-
-def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
-    folder.mkdir(exist_ok=True)
-    (folder / "study.toml").write_text(text, encoding="utf-8")
-    study = Study.load(folder / "study.toml")
-    now = [1000.0]
-    store = Store(study.store_url)
-    pin(store, study, now=now[0])
-    publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
-    app = create_app(study, lambda: Service(study, store, hashed("operator's")))
-    with running(app) as (url, loop), httpx.Client(base_url=url) as http:
-        tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
-        found = World(http, loop, app.state.service, publisher, now, tokens, {})
-        made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()
-        for client in made["clients"]:
-            found.tokens[client["name"]], found.ids[client["name"]] = client["token"], client["id"]
-        found.call("DELETE", f"/v1/clients/{found.ids['revoked']}", "operator")
-        yield found
+from tests.server.world import EXACT, ONE, PRIVATE, World, shown, world
 
 
 @pytest.fixture
@@ -129,12 +35,17 @@ def exact(tmp_path: Path) -> Iterator[World]:
     yield from world(tmp_path / "exact", EXACT)
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One server for all tests after which it is as before."""
+    yield from world(tmp_path_factory.mktemp("untouched"), EXACT)
+
+
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[World]:
     yield from world(tmp_path / "private", PRIVATE)
 
 
-ONE = {"examples": [{"id": "1", "x": [0.5], "y": 1.0}]}
 ANYONE = {"/", "/docs", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/examples"): ONE,
@@ -159,7 +70,7 @@ def expected(path: str, who: str | None) -> set[int]:
 def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     exact.call("POST", "/v1/examples", "own", json=ONE)
     exact.release()
-    monkeypatch.setattr("motet.server.routes.RELEASE_WITHIN", 0.01)
+    monkeypatch.setattr("motet.server.routes.MAX_RELEASE_SECONDS", 0.01)
     order = sorted(ROUTES, key=lambda route: (route[0] == "DELETE", route[1] == "/v1/me"))  # forgetting comes last
     for method, path, _, _ in order:
         if path == "/v1/stream":
@@ -173,15 +84,10 @@ def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pyt
         assert exact.call("GET", "/v1/me/examples", "own").json()["examples"][0]["y"] == 1.0
 
 
-def test_tokens_that_open_nothing_are_told_apart_by_nothing(exact: World) -> None:
-    answers = [exact.call("GET", "/v1/me", who) for who in ("garbage", "revoked")]
+def test_tokens_that_open_nothing_are_told_apart_by_nothing(untouched: World) -> None:
+    answers = [untouched.call("GET", "/v1/me", who) for who in ("garbage", "revoked")]
     assert answers[0].content == answers[1].content
     assert shown(answers[0]) == shown(answers[1])
-
-
-def shown(answer: httpx.Response) -> dict[str, str]:
-    """All headers but the time."""
-    return {key: value for key, value in answer.headers.items() if key != "date"}
 
 
 BAD: dict[str, Callable[[World], Any]] = {
@@ -214,21 +120,21 @@ def send(w: World, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_refused_has_one_shape_and_changes_nothing(exact: World, name: str) -> None:
-    answer = BAD[name](exact)
+def test_what_is_refused_has_one_shape_and_changes_nothing(untouched: World, name: str) -> None:
+    answer = BAD[name](untouched)
     assert 400 <= answer.status_code < 500
     error = answer.json()["error"]
     assert set(error) == {"code", "message", "where"}
     assert error["message"]
-    assert exact.call("GET", "/v1/me", "own").json()["count"] == 0
+    assert untouched.call("GET", "/v1/me", "own").json()["count"] == 0
 
 
-def test_no_text_has_what_no_database_keeps(exact: World) -> None:
+def test_no_text_has_what_no_database_keeps(untouched: World) -> None:
     for answer in (
-        exact.call("POST", "/v1/examples", "own", json={"examples": [{"id": "a\0", "x": [0.5], "y": 1.0}]}),
-        exact.call("DELETE", "/v1/me/examples/a%00", "own"),
-        exact.call("GET", "/v1/me/examples?after=a%00", "own"),
-        exact.call("POST", "/v1/clients", "operator", json={"names": ["a\0"]}),
+        untouched.call("POST", "/v1/examples", "own", json={"examples": [{"id": "a\0", "x": [0.5], "y": 1.0}]}),
+        untouched.call("DELETE", "/v1/me/examples/a%00", "own"),
+        untouched.call("GET", "/v1/me/examples?after=a%00", "own"),
+        untouched.call("POST", "/v1/clients", "operator", json={"names": ["a\0"]}),
     ):
         assert answer.status_code == 422
         assert "pattern" in answer.json()["error"]["message"]
@@ -260,9 +166,9 @@ def head(world: World, method: str, path: str, *lines: str) -> bytes:
 
 
 @pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
-def test_a_head_that_does_not_end_is_refused(exact: World, begin: bytes) -> None:
-    assert raw(exact, begin, b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
-    assert raw(exact, begin + b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
+def test_a_head_that_does_not_end_is_refused(untouched: World, begin: bytes) -> None:
+    assert raw(untouched, begin, b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
+    assert raw(untouched, begin + b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_long_body_is_no_long_head(tmp_path: Path) -> None:
@@ -273,19 +179,21 @@ def test_a_long_body_is_no_long_head(tmp_path: Path) -> None:
         assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
-def test_a_body_behind_an_upgrade_is_neither_lost_nor_a_request(exact: World) -> None:
+def test_a_body_behind_an_upgrade_is_neither_lost_nor_a_request(untouched: World) -> None:
     """The parser reads none; clients that offer HTTP/2 on a plain connection are told so."""
     upgrade = "Connection: Upgrade", "Upgrade: h2c"
-    hidden = head(exact, "DELETE", "/v1/me")
+    hidden = head(untouched, "DELETE", "/v1/me")
     chunked = f"{len(hidden):x}\r\n".encode() + hidden + b"\r\n0\r\n\r\n"
     for length, body in ((f"Content-Length: {len(hidden)}", hidden), ("Transfer-Encoding: chunked", chunked)):
-        begin = head(exact, "POST", "/v1/examples", *upgrade, length)
+        begin = head(untouched, "POST", "/v1/examples", *upgrade, length)
         for pieces in ((begin + body,), (begin, body)):
-            answer = raw(exact, *pieces)
+            answer = raw(untouched, *pieces)
             assert answer.startswith(b"HTTP/1.1 400 ")
             assert answer.count(b"\r\ndate: ") == 1
             assert b"without the header Upgrade" in answer
-    assert raw(exact, head(exact, "GET", "/v1/me", *upgrade)).startswith(b"HTTP/1.1 200 ")  # hers is still there
+    assert raw(untouched, head(untouched, "GET", "/v1/me", *upgrade)).startswith(
+        b"HTTP/1.1 200 "
+    )  # hers is still there
 
 
 def test_a_client_that_leaves_in_the_middle_is_no_failure(exact: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -420,20 +328,37 @@ def test_what_the_first_start_pinned_is_not_changed_later(tmp_path: Path, edit: 
         store.close()
 
 
+def test_the_page_of_calls_describes_each_and_who_may_make_it(untouched: World) -> None:
+    document = untouched.call("GET", "/openapi.json").json()
+    page = untouched.call("GET", "/docs").text
+    sections = {html.unescape(part.split("</h2>")[0]): part for part in page.split("<h2>")[1:]}
+    for method, path, _, caller in ROUTES:
+        section = sections[f"{method} {path}"]
+        assert CALLERS[caller] in section
+        assert html.escape(document["paths"][path][method.lower()]["description"]) in section
+        assert ("Bearer TOKEN" in section) == (caller in ("client", "operator"))
+    assert len(sections) == len(ROUTES)
+    assert "<script" not in page
+
+
+def test_a_message_does_not_repeat_where_it_applies(untouched: World) -> None:
+    for answer in (send(untouched, y=11.0), send(untouched, x=[1.0, 2.0]), send(untouched, id="")):
+        error = answer.json()["error"]
+        assert error["where"] in ("examples.0", "body.examples.0.id")
+        assert error["where"] not in error["message"]
+
+
 def test_the_examples_of_the_document_work(exact: World) -> None:
     document = exact.call("GET", "/openapi.json").json()
     for path, method, who in (("/v1/clients", "post", "operator"), ("/v1/examples", "post", "own")):
         body = document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"]
         assert exact.call(method.upper(), path, who, json=body).status_code == 200
-    page = exact.call("GET", "/docs").text
-    assert "-X POST" in page
-    assert "<script" not in page
 
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("motet.server.routes.RELEASE_WITHIN", 0.01)
+        patch.setattr("motet.server.routes.MAX_RELEASE_SECONDS", 0.01)
         for w in world(tmp_path_factory.mktemp("document"), EXACT.replace("examples_per_client = 5", "")):
             w.call("POST", "/v1/examples", "own", json=ONE)
             w.release()

@@ -10,17 +10,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from motet.server.bodies import LONGEST, MOST, PLAIN, NewExamples, read_examples
+from motet.server.bodies import (
+    FAST_DECODER,
+    MAX_EXAMPLES_PER_REQUEST,
+    MAX_ID_LENGTH,
+    NewExamples,
+    read_examples,
+)
 
 ONE: dict[str, Any] = {"id": "a", "x": [0.5], "y": 1.0, "noise": 2.0}
 
 numbers = st.one_of(st.floats(), st.integers(), st.sampled_from([10**400, -(2**63), True, None, "1.5", "", [1.0]]))
 inputs = st.one_of(st.text(max_size=5), st.lists(numbers, max_size=3), numbers)
-ids = st.one_of(st.text(max_size=LONGEST + 2), numbers)
+ids = st.one_of(st.text(max_size=MAX_ID_LENGTH + 2), numbers)
 fields = st.fixed_dictionaries({}, optional={"id": ids, "x": inputs, "y": numbers, "noise": numbers, "more": numbers})
 finite = st.floats(allow_nan=False, allow_infinity=False)
 good = st.fixed_dictionaries(
-    {"id": st.text(min_size=1, max_size=LONGEST), "x": st.text() | st.lists(finite)},
+    {"id": st.text(min_size=1, max_size=MAX_ID_LENGTH), "x": st.text() | st.lists(finite)},
     optional={"noise": finite | st.integers(-(2**70), 2**70)},
 ).map(lambda one: {**one, "y": 0.1})
 
@@ -55,7 +61,7 @@ def test_both_ways_read_the_same(examples: list[Any]) -> None:
 
 @given(st.lists(good, min_size=1, max_size=3))
 def test_plain_bodies_are_read_fast(examples: list[Any]) -> None:
-    PLAIN.decode(json.dumps({"examples": examples}, allow_nan=False).encode())
+    FAST_DECODER.decode(json.dumps({"examples": examples}, allow_nan=False).encode())
 
 
 @given(st.binary(max_size=3), st.integers(0, 60), st.integers(0, 60))
@@ -86,11 +92,11 @@ def test_odd_bodies(body: bytes) -> None:
     both(body)
 
 
-@pytest.mark.parametrize("many", [MOST, MOST + 1])
+@pytest.mark.parametrize("many", [MAX_EXAMPLES_PER_REQUEST, MAX_EXAMPLES_PER_REQUEST + 1])
 def test_at_most_so_many(many: int) -> None:
     both(json.dumps({"examples": [{**ONE, "id": str(k)} for k in range(many)]}).encode())
 
 
-@pytest.mark.parametrize("letters", [0, 1, LONGEST, LONGEST + 1])
+@pytest.mark.parametrize("letters", [0, 1, MAX_ID_LENGTH, MAX_ID_LENGTH + 1])
 def test_ids_are_counted_in_letters(letters: int) -> None:
     both(json.dumps({"examples": [{**ONE, "id": "😀" * letters}]}).encode())

@@ -1,4 +1,4 @@
-"""The HTTP server: an application from its routes, limits, and one shape for every error."""
+"""The HTTP application of one study: its table of routes, its limits, and the one format of every error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,25 +30,31 @@ from motet.errors import (
     TooMany,
     Unauthorized,
 )
-from motet.server import routes as handlers
-from motet.server.auth import DOWNLOAD, OPERATOR
+from motet.server import routes
+from motet.server.auth import DOWNLOADER, OPERATOR
 from motet.server.service import Service
 from motet.study.study import Study
 
 
-class Reason(BaseModel):
+class ErrorFields(BaseModel):
     code: str
     message: str
     where: str | None
 
 
-class Refusal(BaseModel):
-    """The one shape of every error."""
+class ErrorBody(BaseModel):
+    """The one format of every error."""
 
-    error: Reason
+    error: ErrorFields
 
 
-Handler: TypeAlias = Callable[..., Awaitable[Any]]
+class Route(NamedTuple):
+    method: str
+    path: str
+    handler: Callable[..., Awaitable[Any]]
+    caller: Literal["anyone", "downloader", "client", "operator"]
+
+
 STATUS: dict[type[MotetError], int] = {
     Unauthorized: 401,
     Forbidden: 403,
@@ -60,62 +66,70 @@ STATUS: dict[type[MotetError], int] = {
     InvalidData: 422,
     Busy: 503,
 }
-ROUTES: list[tuple[str, str, Handler, list[Any]]] = [  # looked through in this order, the busiest first
-    ("POST", "/v1/examples", handlers.send, []),
-    ("GET", "/", handlers.summary, []),
-    ("GET", "/docs", handlers.interface, []),
-    ("GET", "/healthz", handlers.alive, []),
-    ("GET", "/readyz", handlers.ready, []),
-    ("GET", "/v1/study", handlers.study, []),
-    ("GET", "/v1/disclosed", handlers.disclosed, DOWNLOAD),
-    ("GET", "/v1/stream", handlers.stream, DOWNLOAD),
-    ("GET", "/v1/me", handlers.own, []),
-    ("DELETE", "/v1/me", handlers.forget_me, []),
-    ("GET", "/v1/me/examples", handlers.own_examples, []),
-    ("GET", "/v1/me/coefficients", handlers.own_coefficients, []),
-    ("PUT", "/v1/me/examples/{id}", handlers.replace_example, []),
-    ("DELETE", "/v1/me/examples/{id}", handlers.remove_example, []),
-    ("POST", "/v1/clients", handlers.enrol, OPERATOR),
-    ("GET", "/v1/clients", handlers.list_clients, OPERATOR),
-    ("DELETE", "/v1/clients/{id}", handlers.revoke, OPERATOR),
-    ("POST", "/v1/clients/{id}/token", handlers.rotate, OPERATOR),
-    ("POST", "/v1/releases", handlers.release_now, OPERATOR),
-    ("GET", "/metrics", handlers.metrics, OPERATOR),
+ROUTES = [  # Starlette searches in this order: the busiest route first
+    Route("POST", "/v1/examples", routes.send, "client"),
+    Route("GET", "/", routes.home, "anyone"),
+    Route("GET", "/docs", routes.docs, "anyone"),
+    Route("GET", "/healthz", routes.liveness, "anyone"),
+    Route("GET", "/readyz", routes.readiness, "anyone"),
+    Route("GET", "/v1/study", routes.study, "anyone"),
+    Route("GET", "/v1/disclosed", routes.disclosed, "downloader"),
+    Route("GET", "/v1/stream", routes.stream, "downloader"),
+    Route("GET", "/v1/me", routes.about_me, "client"),
+    Route("DELETE", "/v1/me", routes.forget_me, "client"),
+    Route("GET", "/v1/me/examples", routes.my_examples, "client"),
+    Route("GET", "/v1/me/coefficients", routes.my_coefficients, "client"),
+    Route("PUT", "/v1/me/examples/{id}", routes.replace_example, "client"),
+    Route("DELETE", "/v1/me/examples/{id}", routes.remove_example, "client"),
+    Route("POST", "/v1/clients", routes.enroll, "operator"),
+    Route("GET", "/v1/clients", routes.list_clients, "operator"),
+    Route("DELETE", "/v1/clients/{id}", routes.revoke, "operator"),
+    Route("POST", "/v1/clients/{id}/token", routes.rotate, "operator"),
+    Route("POST", "/v1/releases", routes.release_now, "operator"),
+    Route("GET", "/metrics", routes.metrics, "operator"),
 ]
+# A client's routes have their guard as an argument of the handler: they need to know which client calls.
+GUARDS: dict[str, list[Any]] = {"anyone": [], "client": [], "downloader": DOWNLOADER, "operator": OPERATOR}
 
 
 def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
-    """The application of one study; the service is made when it starts and closed when it ends."""
+    """The application of one study; its service is opened at startup and closed at shutdown."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = app.state.service = make_service()
-        await service.look()
-        watching = asyncio.create_task(service.watch())
+        await service.refresh()
+        watcher = asyncio.create_task(service.watch())
         try:
             yield
         finally:
-            watching.cancel()
+            watcher.cancel()
             service.writer.close()
             service.store.close()
 
-    refusals: dict[int | str, dict[str, Any]] = {"4XX": {"model": Refusal, "description": "Refused."}}
+    errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody, "description": "Refused."}}
     app = FastAPI(
         title=study.name,
         version="1",
         lifespan=lifespan,
-        responses=refusals,
-        docs_url=None,  # FastAPI's own pages would fetch scripts from elsewhere
+        responses=errors,
+        docs_url=None,  # FastAPI's own pages would fetch scripts from other sites
         redoc_url=None,
-        # A variable in the environment would have FastAPI send every path, with ids in it, to somebody else.
+        # A variable in the environment would make FastAPI send every path, ids included, to a collector.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     for kind in (MotetError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _refused)
-    for method, path, handler, guards in ROUTES:
-        route = handlers.Direct if handler is handlers.send else APIRoute
-        app.router.add_api_route(path, handler, methods=[method], dependencies=guards, route_class_override=route)
-    _add_examples(app, study)
+        app.add_exception_handler(kind, _error_response)
+    for method, path, handler, caller in ROUTES:
+        app.router.add_api_route(
+            path,
+            handler,
+            methods=[method],
+            dependencies=GUARDS[caller],
+            openapi_extra={"x-caller": caller},
+            route_class_override=routes.DirectRoute if handler is routes.send else APIRoute,
+        )
+    _add_example_bodies(app, study)
     if study.server.origins:
         origins = list(study.server.origins)
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
@@ -123,17 +137,17 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     return app
 
 
-def _add_examples(app: FastAPI, study: Study) -> None:
-    """Bodies in the OpenAPI document that this very study takes."""
+def _add_example_bodies(app: FastAPI, study: Study) -> None:
+    """Add bodies to the OpenAPI document that this study accepts."""
     document = app.openapi()
-    for path, method, example in handlers.examples(study):
-        document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"] = example
+    for path, method, body in routes.example_bodies(study):
+        document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"] = body
 
 
 class Gate:
-    """Around the whole application: bodies that are too large are not read, and every answer is measured.
+    """Middleware around the whole application: refuses bodies that are too large, and measures every response.
 
-    A class of ASGI's own kind: Starlette's decorators would cost as much as the rest of a request.
+    Plain ASGI, because Starlette's decorators would take as long as the rest of a request.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -144,32 +158,35 @@ class Gate:
             await self._app(scope, receive, send)
             return
         service: Service = scope["app"].state.service
-        begin, statuses = time.perf_counter(), [500]
+        start, status = time.perf_counter(), 500
 
-        async def sending(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                statuses[0] = message["status"]
+                status = message["status"]
             await send(message)
 
         try:
-            refusal = _refusal(Headers(scope=scope), service.study.server.max_body)
-            await (refusal or self._app)(scope, receive, sending)
+            refusal = _body_refusal(Headers(scope=scope), service.study.server.max_body)
+            await (refusal or self._app)(scope, receive, send_and_note)
         finally:
-            service.metrics.record(scope, statuses[0], time.perf_counter() - begin)
+            service.metrics.count_request(scope, status, time.perf_counter() - start)
 
 
-def _refusal(headers: Headers, most: int) -> JSONResponse | None:
-    """Of a body that says that it is too large, or does not say how large it is, or that would not be read."""
+def _body_refusal(headers: Headers, max_bytes: int) -> JSONResponse | None:
+    """The response to a body that is too large, has no length, or would not be read."""
     length, encoded = headers.get("content-length", "0"), "transfer-encoding" in headers
-    if "upgrade" in headers and (encoded or length != "0"):  # the parser takes what follows for another protocol's
-        spoken = "this server speaks HTTP/1.1: send bodies without the header Upgrade"
-        return _error(400, "http_400", spoken, headers={"Connection": "close"})
-    if not encoded and length.isdigit() and int(length) <= most:
+    if "upgrade" in headers and (encoded or length != "0"):  # the parser takes the body for another protocol's
+        message = "this server speaks HTTP/1.1: send bodies without the header Upgrade"
+        return _error(400, "http_400", message, headers={"Connection": "close"})
+    if not encoded and length.isdigit() and int(length) <= max_bytes:
         return None
-    return _error(413, "too_large", f"a body may have {most} bytes and must say its length: send smaller batches")
+    return _error(
+        413, "too_large", f"expected a body of at most {max_bytes} bytes with its Content-Length: send smaller batches"
+    )
 
 
-def _refused(_: Request, error: Exception) -> JSONResponse:
+def _error_response(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         return _error(422, "invalid_data", str(first["msg"]), ".".join(str(part) for part in first["loc"]))

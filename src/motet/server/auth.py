@@ -1,4 +1,4 @@
-"""Who may call what: a client its own, the operator the rest. FastAPI dependencies, one for each kind of caller."""
+"""Who may call a route: FastAPI dependencies, one for each kind of caller (client, operator, downloader)."""
 
 from __future__ import annotations
 
@@ -15,45 +15,42 @@ Authorization = Annotated[str | None, Header()]
 
 
 class Caller(NamedTuple):
-    """A client that showed its token."""
+    """A client with a valid token, and the service that it calls."""
 
     service: Service
     id: str
 
 
-def service_of(request: Request) -> Service:
-    found: Service = request.app.state.service
-    return found
+async def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
-def token_of(authorization: str | None) -> str | None:
+async def client_caller(request: Request, authorization: Authorization = None) -> Caller:
+    service = await service_of(request)
+    client = await service.client(_token(authorization))
+    if (seconds := service.seconds_to_wait(client)) is not None:
+        raise HTTPException(429, "too many requests: slow down", {"Retry-After": str(int(seconds) + 1)})
+    return Caller(service, client)
+
+
+async def require_operator(request: Request, authorization: Authorization = None) -> None:
+    await (await service_of(request)).check_operator(_token(authorization))
+
+
+async def require_downloader(request: Request, authorization: Authorization = None) -> None:
+    """Anyone, or any holder of a token if the study says so."""
+    service = await service_of(request)
+    if service.study.server.download == "clients":
+        with suppress(Forbidden):
+            await service.check_operator(_token(authorization))
+
+
+def _token(authorization: str | None) -> str | None:
     scheme, _, token = (authorization or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
-async def served(request: Request) -> Service:
-    return service_of(request)
-
-
-async def own(request: Request, authorization: Authorization = None) -> Caller:
-    service = service_of(request)
-    client = await service.client(token_of(authorization))
-    if (wait := service.admit(client)) is not None:
-        raise HTTPException(429, "too many requests: slow down", {"Retry-After": str(int(wait) + 1)})
-    return Caller(service, client)
-
-
-async def operator(request: Request, authorization: Authorization = None) -> None:
-    await service_of(request).check_operator(token_of(authorization))
-
-
-async def may_download(request: Request, authorization: Authorization = None) -> None:
-    service = service_of(request)
-    if service.study.server.download == "clients":
-        with suppress(Forbidden):
-            await service.check_operator(token_of(authorization))
-
-
-Served = Annotated[Service, Depends(served)]
-Me = Annotated[Caller, Depends(own)]
-OPERATOR, DOWNLOAD = [Depends(operator)], [Depends(may_download)]
+ServiceDep = Annotated[Service, Depends(service_of)]
+CallerDep = Annotated[Caller, Depends(client_caller)]
+OPERATOR, DOWNLOADER = [Depends(require_operator)], [Depends(require_downloader)]

@@ -1,4 +1,4 @@
-"""The study and its release, and the interface, as plain pages; nothing on them comes from elsewhere."""
+"""The web pages: the study and its current release, and the list of calls; nothing on them comes from another site."""
 
 from __future__ import annotations
 
@@ -8,48 +8,56 @@ from typing import Any
 
 from motet.text import utc
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{name}</title>
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }}
-th {{ text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }}</style></head>
-<body><h1>{name}</h1><p>{promise}</p><table>{rows}</table>
-<p><a href="/v1/disclosed">The release</a> · <a href="/v1/study">The study</a> · <a href="/docs">The interface</a></p>
+<link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
+%3Cpath d='M1 12C5 12 5 4 8 4s3 8 7 8' fill='none' stroke='%23357' stroke-width='2'/%3E%3C/svg%3E">
+<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 3rem auto; padding: 0 1rem }}
+th {{ text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }}
+pre {{ background: #f4f4f4; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere }}</style></head>
+"""
+STUDY = """<body><h1>{name}</h1><p>{promise}</p><table>{rows}</table>
+<p><a href="/v1/disclosed">Download the release</a> · <a href="/v1/study">The study as JSON</a> ·
+<a href="/docs">The HTTP calls</a></p>
 </body></html>
 """
 PROMISES = {
-    "private": "Releases are differentially private: they tell next to nothing of any one client.",
-    "exact": "Releases are <strong>exact</strong>: whoever downloads two of them can rebuild what a client sent in "
-    "between. This study is for parties who trust each other.",
+    "private": "Releases are differentially private: they reveal next to nothing about any one client.",
+    "exact": "Releases are <strong>without noise</strong>: anyone who downloads two of them can rebuild what a client "
+    "sent in between. This study is for parties who trust each other.",
+}
+DOCS = """<body><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call says otherwise; errors are
+<code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
+<a href="/openapi.json">openapi.json</a>.</p>{calls}</body></html>
+"""
+CALLERS = {
+    "anyone": "Anyone may call.",
+    "downloader": "Anyone may call, unless the study gives releases to its clients only: then with a token.",
+    "client": "For a client, with its token.",
+    "operator": "For the operator, with the operator's token.",
 }
 
 
-CALLS = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>The interface</title>
-<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem }}
-pre {{ background: #f4f4f4; padding: .7rem; overflow-x: auto }}</style></head>
-<body><h1>The interface</h1><p>As a document: <a href="/openapi.json">openapi.json</a>. TOKEN is a client's or the
-operator's.</p>{calls}</body></html>
-"""
-
-
-def interface_page(document: dict[str, Any], url: str) -> str:
-    """Every call with a command to try."""
+def docs_page(document: dict[str, Any], url: str) -> str:
+    """Every call of an OpenAPI document: who may call, what comes back, and a command to try."""
     calls = []
     for path, methods in document["paths"].items():
         for method, call in methods.items():
-            command = f"curl -X {method.upper()} {url}{path} -H 'Authorization: Bearer TOKEN'"
+            caller = call["x-caller"]
+            command = f"curl -X {method.upper()} {url}{path}"
+            if caller in ("client", "operator"):
+                command += " -H 'Authorization: Bearer TOKEN'"
             body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
             if body is not None:
                 command += f" -H 'Content-Type: application/json' \\\n  -d '{json.dumps(body)}'"
-            about = escape(call.get("description", call["summary"]))
             title = f"<h2>{method.upper()} {escape(path)}</h2>"
-            calls.append(f"{title}<p>{about}</p><pre>{escape(command)}</pre>")
-    return CALLS.format(calls="".join(calls))
+            calls.append(f"{title}<p>{CALLERS[caller]} {escape(call['description'])}</p><pre>{escape(command)}</pre>")
+    return HEAD.format(title="The HTTP calls") + DOCS.format(calls="".join(calls))
 
 
 def facts(status: dict[str, Any]) -> dict[str, str]:
-    """What anyone may know of a study, in words."""
+    """The public facts of a study's status, in words."""
     rows = {"policy": status["policy"], "release": str(status["version"] or "none yet")}
     rows["next release"] = utc(status["next_release"])
     if (budget := status["budget"]) is not None:
@@ -60,7 +68,8 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
-def page(status: dict[str, Any]) -> str:
-    """The same for a browser."""
+def study_page(status: dict[str, Any]) -> str:
+    """The public facts of a study's status, for a browser."""
+    name = escape(status["name"])
     cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in facts(status).items())
-    return PAGE.format(name=escape(status["name"]), promise=PROMISES[status["policy"]], rows=cells)
+    return HEAD.format(title=name) + STUDY.format(name=name, promise=PROMISES[status["policy"]], rows=cells)

@@ -1,7 +1,7 @@
-"""Folds what changed and releases by the clock, beside the server and in a process of its own.
+"""The publisher: learns what changed and releases by the clock, in a process of its own beside the server.
 
-It holds nothing that the database does not: a new one folds from zero. Releases come when their time has come, also
-when nothing changed, so that a release's existence says nothing.
+It holds nothing that the database does not: a new one learns from zero. A release comes when it is due even if nothing
+changed, so that its existence reveals nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, update
 from sqlalchemy.exc import IntegrityError
@@ -30,8 +30,8 @@ from motet.store.store import Store, put, releases, setting
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet.publisher")
-TICK = 0.2  # seconds
-SOME = 500  # clients whose examples are asked for at once
+TICK_SECONDS = 0.2
+CLIENTS_PER_QUERY = 500
 
 
 def pin(store: Store, study: Study, *, now: float) -> None:
@@ -45,6 +45,16 @@ def pin(store: Store, study: Study, *, now: float) -> None:
         put(connection, "pinned", study.pinned())
         if pinned is None:
             put(connection, "next", repr(now + study.release.seconds))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A release that is not published yet; the last three fields are of private releases only."""
+
+    data: bytes
+    noisy_sum: Whole | None = None
+    scale: float | None = None
+    charged: Sequence[str] = ()  # clients, if the budget is per client
 
 
 class Publisher:
@@ -61,116 +71,121 @@ class Publisher:
     ) -> None:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
         self._engine, self._sequence = Engine(study.model), 0
+        self._refusal = ""
 
     def tick(self) -> int | None:
-        """The version of the release that was due, if one was and the budget allows it."""
+        """Make the release that is due or requested; its version, or None if there is none or it is refused."""
         with self._store.snapshot() as connection:
-            due, wanted = float(setting(connection, "next") or "inf"), setting(connection, "wanted")
+            due, requested = float(setting(connection, "next") or "inf"), setting(connection, "wanted") == "yes"
         now = self._clock()
-        if now < due and wanted != "yes":
+        if now < due and not requested:
             return None
-        self.fold()
+        self.catch_up()
         every = self._study.release.seconds
         following = due if now < due else due + every * (1 + (now - due) // every)
-        return self._release(now, following, wanted == "yes")
+        return self._release(now, following, requested)
 
-    def fold(self) -> None:
+    def catch_up(self) -> None:
         """Bring the engine up to date with the log."""
         with self._store.snapshot() as connection:
-            newest, who = records.changed_since(connection, self._sequence)
-            for begin in range(0, len(who), SOME):
-                self._refresh(connection, who[begin : begin + SOME])
+            newest, clients = records.changed_since(connection, self._sequence)
+            for begin in range(0, len(clients), CLIENTS_PER_QUERY):
+                self._relearn(connection, clients[begin : begin + CLIENTS_PER_QUERY])
         self._sequence = newest
-        self._reached("fold")
+        self._reached("caught up")
 
-    def _refresh(self, connection: Connection, who: list[str]) -> None:
-        for client in who:
+    def _relearn(self, connection: Connection, clients: list[str]) -> None:
+        for client in clients:
             with suppress(UnknownTask):
                 self._engine.forget(client)
-        rows = records.of_many(connection, who)
+        rows = records.of_many(connection, clients)
         if rows:
-            known = records.triples(rows, self._study.model, self._study.dimension)
-            self._engine.learn_many([row.client for row in rows], *known)
+            triples = records.triples(rows, self._study.model, self._study.dimension)
+            self._engine.learn_many([row.client for row in rows], *triples)
 
-    def _release(self, now: float, following: float, wanted: bool) -> int | None:
+    def _release(self, now: float, following: float, requested: bool) -> int | None:
         with self._store.snapshot() as connection:
             version = publications.given_version(connection) + 1
         try:
-            data, noisy, scale, clients = self._made(version)
+            draft = self._draft(version)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
-            self._put_off(following, wanted, str(refusal))
+            self._postpone(following, requested, str(refusal))
             return None
         try:
             with self._store.transaction() as connection:
-                if scale is not None:
-                    publications.charge(connection, version, scale, clients)
+                if draft.scale is not None:
+                    publications.charge(connection, version, draft.scale, draft.charged)
                 self._reached("ledger")
-                publications.publish(connection, Published(version, self._sequence, now, data), noisy)
-                if not self._study.private:  # earlier ones may have inputs that were removed since
+                publications.publish(connection, Published(version, self._sequence, now, draft.data), draft.noisy_sum)
+                if not self._study.private:  # earlier ones may contain inputs that were removed since
                     connection.execute(update(releases).where(releases.c.version < version).values(data=b""))
-                _settle(connection, following, wanted)
+                _schedule(connection, following, requested)
         except IntegrityError:  # another publisher was first
             return None
         self._reached("publication")
         if not self._study.private:
             self._store.scrub()
-        LOG.info("release %d, %s", version, self._study.release.policy)
+        self._refusal = ""
+        LOG.info("release %d is out (%s)", version, self._study.release.policy)
         return version
 
-    def _made(self, version: int) -> tuple[bytes, Whole | None, float | None, list[str]]:
-        """The bytes, and of a private release its noisy sum, scale and, where they pay each, clients."""
+    def _draft(self, version: int) -> Draft:
         planned, mechanism = self._study.ledger(), self._study.mechanism()
         if planned is None or mechanism is None:
             if version > 1 and not self._engine.tasks:
-                self._engine.open(self._study.dimension)  # to replace a release that has its columns
-            return replace(self._engine.disclose(), version=version).to_bytes(), None, None, []
+                self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
+            return Draft(replace(self._engine.disclose(), version=version).to_bytes())
         with self._store.transaction() as connection:
             publications.hold_coordinates(connection, mechanism.clip.at)
             ledger, earlier = publications.spent(connection, planned), publications.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
-        paying = [c for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
-        return made.disclosed.to_bytes(), made.noisy, ledger.scale, [str(client) for client in paying]
+        charged = [str(c) for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
+        return Draft(made.disclosed.to_bytes(), made.noisy, ledger.scale, charged)
 
-    def _put_off(self, following: float, wanted: bool, reason: str) -> None:
-        LOG.warning("no release: %s", reason)
+    def _postpone(self, following: float, requested: bool, reason: str) -> None:
+        if reason != self._refusal:  # log it once, not at every tick
+            LOG.warning("no release: %s", reason)
+        self._refusal = reason
         with self._store.transaction() as connection:
-            _settle(connection, following, wanted, reason)
+            _schedule(connection, following, requested, reason)
 
 
-def _settle(connection: Connection, following: float, wanted: bool, refused: str = "") -> None:
-    """When the next release is due, and why this one was not made; a wish that came after the fold stays."""
+def _schedule(connection: Connection, following: float, requested: bool, refused: str = "") -> None:
+    """Set when the next release is due, and why this one was refused; a request made after ``tick`` read it stays."""
     put(connection, "next", repr(following))
     put(connection, "refused", refused)
-    if wanted:
+    if requested:
         put(connection, "wanted", "no")
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
-    """Tick until told to end. What goes wrong is logged, and tried again at the next tick."""
-    publisher = Publisher(store, study)
+    """Tick until told to stop. After a failure a new publisher tries again; the same failure is logged once."""
+    publisher, failure = Publisher(store, study), ""
     while not until():
         try:
             publisher.tick()
-        except Exception:
-            LOG.exception("a tick failed")
-            publisher = Publisher(store, study)
-        time.sleep(TICK)
+            failure = ""
+        except Exception as error:
+            if repr(error) != failure:
+                LOG.exception("the publisher failed, and tries again every %g s", TICK_SECONDS)
+            publisher, failure = Publisher(store, study), repr(error)
+        time.sleep(TICK_SECONDS)
 
 
 def main() -> None:
-    """``python -m motet.server.publisher STUDY``: ends when its standard input closes, so with its server."""
+    """``python -m motet.server.publisher STUDY``: stops when its standard input closes, and so with its server."""
     log_to_stderr()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server tells it when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server stops it
     study = Study.load(sys.argv[1])
     store = Store(study.store_url)
-    ended = threading.Event()
+    stop = threading.Event()
 
     def listen() -> None:
         sys.stdin.read()
-        ended.set()
+        stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    run(store, study, until=ended.is_set)
+    run(store, study, until=stop.is_set)
     store.close()
 
 

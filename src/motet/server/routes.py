@@ -1,6 +1,7 @@
-"""What each call of the HTTP interface does: checks, asks ``Service``, answers.
+"""The handlers of the HTTP routes: each checks its request, asks ``Service``, and answers.
 
-None of them waits for linear algebra on the sums. A client is shown its own, anyone releases, the operator the rest.
+None of them waits for linear algebra on the sums. A client sees its own data, anyone sees releases, the operator the
+rest. A handler's docstring is its description on the page ``/docs``.
 """
 
 from __future__ import annotations
@@ -24,71 +25,81 @@ from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
 from motet.release.coefficients import coefficients_to_dict
-from motet.server import auth as access
-from motet.server.auth import Caller, Me, Served
-from motet.server.bodies import LONGEST, LONGEST_NAME, MOST, TEXT, NewClients, NewExample, NewExamples, read_examples
-from motet.server.metrics import TYPE
-from motet.server.pages import interface_page
-from motet.server.pages import page as summary_page
-from motet.store import records
-from motet.store import releases as publications
+from motet.server.auth import Caller, CallerDep, ServiceDep, client_caller
+from motet.server.bodies import (
+    MAX_EXAMPLES_PER_REQUEST,
+    MAX_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    TEXT_PATTERN,
+    NewClients,
+    NewExample,
+    NewExamples,
+    read_examples,
+)
+from motet.server.metrics import CONTENT_TYPE
+from motet.server.pages import docs_page, study_page
+from motet.store import records, releases
 from motet.store.store import setting
 from motet.study.study import Study
 
-ID = Annotated[str, Path(min_length=1, max_length=LONGEST, pattern=TEXT)]
-RELEASE_WITHIN = 60.0  # seconds that the operator waits
-KEEP_ALIVE = 15.0  # seconds between comments on a silent stream
+Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
+CLIENTS_PER_PAGE = 1000
+MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
+KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 
 
 # --- anyone ---
 
 
-async def study(service: Served) -> dict[str, Any]:
-    """The study: its model, policy and budget, the current version, and when the next release is due."""
+async def study(service: ServiceDep) -> dict[str, Any]:
+    """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release."""
     return await service.status()
 
 
-async def disclosed(service: Served, if_none_match: Annotated[str | None, Header()] = None) -> Response:
-    """The current release, a safetensors file."""
-    current = service.released()
+async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, Header()] = None) -> Response:
+    """The current release, a safetensors file, with its version as ETag; 304 if the caller has that version already."""
+    current = service.current_release()
     headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(current.data, media_type="application/octet-stream", headers=headers)
 
 
-async def stream(service: Served) -> StreamingResponse:
-    """Server-sent events: one for the current release and one for each that follows."""
+async def stream(service: ServiceDep) -> StreamingResponse:
+    """Server-sent events that do not end: one for the current release, and one for each new release."""
 
     async def events() -> AsyncIterator[str]:
-        sent = 0
+        version = 0
         while True:
-            if service.current is not None and service.current.version != sent:
-                sent = service.current.version
-                yield f"event: release\ndata: {json.dumps({'version': sent})}\n\n"
+            if service.version not in (0, version):
+                version = service.version
+                yield f"event: release\ndata: {json.dumps({'version': version})}\n\n"
             with suppress(TimeoutError):
-                async with asyncio.timeout(KEEP_ALIVE), service.changed:
-                    await service.changed.wait()
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS), service.new_release:
+                    await service.new_release.wait()
                     continue
             yield ": still here\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
-async def summary(service: Served) -> HTMLResponse:
-    return HTMLResponse(summary_page(await service.status()))
+async def home(service: ServiceDep) -> HTMLResponse:
+    """The page of the study, for a browser."""
+    return HTMLResponse(study_page(await service.status()))
 
 
-async def interface(request: Request) -> HTMLResponse:
-    """This interface, with a command to try for each call."""
-    return HTMLResponse(interface_page(request.app.openapi(), str(request.base_url).rstrip("/")))
+async def docs(request: Request) -> HTMLResponse:
+    """This page."""
+    return HTMLResponse(docs_page(request.app.openapi(), str(request.base_url).rstrip("/")))
 
 
-async def alive() -> dict[str, str]:
+async def liveness() -> dict[str, str]:
+    """Whether the server runs, for a supervisor; does not ask the database."""
     return {"status": "ok"}
 
 
-async def ready(service: Served) -> dict[str, str]:
+async def readiness(service: ServiceDep) -> dict[str, str]:
+    """Whether the server can answer, for a load balancer; asks the database."""
     await service.status()
     return {"status": "ok"}
 
@@ -96,13 +107,16 @@ async def ready(service: Served) -> dict[str, str]:
 # --- a client ---
 
 
-async def send(me: Me, body: NewExamples) -> dict[str, int]:
-    """Take examples, all or none; durable when answered; an id that was taken before changes nothing."""
+async def send(me: CallerDep, body: NewExamples) -> dict[str, int]:
+    """Store examples, all or none; they are on disk before the response. An id that was sent before changes nothing.
+
+    Returns how many were accepted and how many were duplicates, and the client's count of examples.
+    """
     addition = _addition(me, body)
-    del body  # what was read is larger than what is kept, and waiting takes a while
-    done = await me.service.write(addition)
-    me.service.metrics.took(done.accepted, done.duplicates)
-    return vars(done)
+    del body  # it is larger than the addition, and the wait may be long
+    result = await me.service.write(addition)
+    me.service.metrics.count_examples(result.accepted, result.duplicates)
+    return vars(result)
 
 
 def _addition(me: Caller, body: NewExamples) -> records.Addition:
@@ -112,56 +126,54 @@ def _addition(me: Caller, body: NewExamples) -> records.Addition:
     return records.Addition(me.id, columns, study.limits.examples_per_client)
 
 
-class Direct(APIRoute):
-    """The route of ``send``, documented as the others but called without FastAPI's machinery: that alone would cost
-    more than all the rest of a request."""
+class DirectRoute(APIRoute):
+    """The route of ``send``: documented as the others, but called without FastAPI's machinery, which would take longer
+    than all the rest of the request."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.app = _sent
+        self.app = _send_directly
 
 
-async def _sent(scope: Scope, receive: Receive, answer: Send) -> None:
+async def _send_directly(scope: Scope, receive: Receive, send_response: Send) -> None:
     request = Request(scope, receive)
-    me = await access.own(request, request.headers.get("authorization"))
+    me = await client_caller(request, request.headers.get("authorization"))
     try:
         body = await request.body()
     except ClientDisconnect:
         raise HTTPException(400, "the body ended early") from None
-    await JSONResponse(await send(me, _parsed(body)))(scope, receive, answer)
-
-
-def _parsed(body: bytes) -> NewExamples:
     try:
-        return read_examples(body)
+        examples = read_examples(body)
     except ValidationError as error:
-        raise RequestValidationError(
-            [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-        ) from None
+        errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(errors) from None
+    await JSONResponse(await send(me, examples))(scope, receive, send_response)
 
 
-async def own(me: Me) -> dict[str, Any]:
-    found = await me.service.read(partial(records.about, client=me.id))
-    return {"id": me.id, **found}
+async def about_me(me: CallerDep) -> dict[str, Any]:
+    """The client's id, name and count of examples."""
+    return {"id": me.id, **await me.service.read(partial(records.about, client=me.id))}
 
 
-async def own_examples(
-    me: Me,
-    after: Annotated[str, Query(max_length=LONGEST, pattern=TEXT)] = "",
-    limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
+async def my_examples(
+    me: CallerDep,
+    after: Annotated[str, Query(max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)] = "",
+    limit: Annotated[int, Query(ge=1, le=MAX_EXAMPLES_PER_REQUEST)] = 100,
 ) -> dict[str, Any]:
-    held = await me.service.read(partial(records.page, client=me.id, after=after, limit=limit))
-    following = held[-1].id if len(held) == limit else None
-    inputs = records.inputs(me.service.study.model, [example.x for example in held])
-    return {"examples": [example._asdict() | {"x": x} for example, x in zip(held, inputs)], "next": following}
+    """The client's examples, ordered by id, at most limit; a next that is not null is the after of the next page."""
+    page = await me.service.read(partial(records.page, client=me.id, after=after, limit=limit))
+    inputs = records.inputs(me.service.study.model, [example.x for example in page])
+    examples = [example._asdict() | {"x": x} for example, x in zip(page, inputs)]
+    return {"examples": examples, "next": page[-1].id if len(page) == limit else None}
 
 
-async def own_coefficients(me: Me) -> dict[str, Any]:
-    """Of the current release, never of fresher sums."""
+async def my_coefficients(me: CallerDep) -> dict[str, Any]:
+    """The client's coefficients for the current release, for its own estimate; never from newer sums."""
     return coefficients_to_dict(await me.service.coefficients(me.id))
 
 
-async def replace_example(me: Me, id: ID, body: NewExample) -> dict[str, str]:
+async def replace_example(me: CallerDep, id: Id, body: NewExample) -> dict[str, str]:
+    """Replace one of the client's examples; the old values leave the disk before the response. Returns the id."""
     study = me.service.study
     row, y, noise = study.check_example(body.x, body.y, body.noise, where="body")
     example = records.Example(id, records.to_bytes(study.model, row[None])[0], y, noise)
@@ -169,62 +181,69 @@ async def replace_example(me: Me, id: ID, body: NewExample) -> dict[str, str]:
     return {"id": id}
 
 
-async def remove_example(me: Me, id: ID) -> dict[str, str]:
+async def remove_example(me: CallerDep, id: Id) -> dict[str, str]:
+    """Delete one of the client's examples; it leaves the disk before the response. Returns the id."""
     await me.service.write(partial(records.remove, client=me.id, id=id), scrub=True)
     return {"id": id}
 
 
-async def forget_me(me: Me) -> dict[str, int]:
-    """Everything of the client; its token opens nothing any more."""
-    return {"removed": await me.service.write(partial(records.forget, client=me.id), scrub=True, access=True)}
+async def forget_me(me: CallerDep) -> dict[str, int]:
+    """Delete the client with all its examples; its token is no longer valid. Returns how many examples were deleted."""
+    removed = await me.service.write(partial(records.forget, client=me.id), scrub=True, access=True)
+    return {"removed": removed}
 
 
 # --- the operator ---
 
 
-async def enrol(service: Served, body: NewClients) -> dict[str, Any]:
+async def enroll(service: ServiceDep, body: NewClients) -> dict[str, Any]:
+    """Enroll clients by name, all or none. Returns their ids and tokens; a token is shown only here."""
     new = await service.write(partial(records.enrol, names=body.names))
     return {"clients": [vars(client) for client in new]}
 
 
 async def list_clients(
-    service: Served, after: Annotated[str, Query(max_length=LONGEST_NAME, pattern=TEXT)] = ""
+    service: ServiceDep, after: Annotated[str, Query(max_length=MAX_NAME_LENGTH, pattern=TEXT_PATTERN)] = ""
 ) -> dict[str, Any]:
-    found = [dict(row) for row in await service.read(partial(records.listed, after=after, limit=1000))]
-    return {"clients": found, "next": found[-1]["name"] if len(found) == 1000 else None}
+    """Clients by name, with their ids, their counts of examples, and whether they are revoked; 1000 to a page."""
+    rows = await service.read(partial(records.listed, after=after, limit=CLIENTS_PER_PAGE))
+    return {"clients": [dict(row) for row in rows], "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
-async def revoke(service: Served, id: ID) -> dict[str, str]:
+async def revoke(service: ServiceDep, id: Id) -> dict[str, str]:
+    """Make a client's token invalid; its examples stay. Returns the id."""
     await service.write(partial(records.revoke, client=id), access=True)
     return {"id": id}
 
 
-async def rotate(service: Served, id: ID) -> dict[str, str]:
+async def rotate(service: ServiceDep, id: Id) -> dict[str, str]:
+    """Give a client a new token; the old one is no longer valid. Returns the id and the token, shown only here."""
     return {"id": id, "token": await service.write(partial(records.rotate, client=id), access=True)}
 
 
-async def metrics(service: Served) -> Response:
-    return Response(service.metrics.text(), media_type=TYPE)
+async def metrics(service: ServiceDep) -> Response:
+    """Counters and histograms in Prometheus' text format."""
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-async def release_now(service: Served) -> dict[str, int]:
-    """Ask the publisher for a release, and wait for it; where releases come by the clock alone it is refused."""
+async def release_now(service: ServiceDep) -> dict[str, int]:
+    """Make a release now and return its version; refused in a private study, which releases by the clock alone."""
     if service.study.private:
         raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {service.due}")
-    sequence, before = await service.write(publications.want)
-    deadline = time.monotonic() + RELEASE_WITHIN
+    sequence, before = await service.write(releases.want)
+    deadline = time.monotonic() + MAX_RELEASE_SECONDS
     while time.monotonic() < deadline:
-        await service.look()
+        await service.refresh()
         if service.current and service.current.version > before and service.current.sequence >= sequence:
             return {"version": service.current.version}
         if reason := await service.read(partial(setting, key="refused")):
             raise NotAllowed(f"no release: {reason}")
         await asyncio.sleep(0.1)
-    raise Busy("the publisher has not answered: look at its log, and try again")
+    raise Busy(f"no release within {MAX_RELEASE_SECONDS:g} s: look at the publisher's log, and try again")
 
 
-def examples(study: Study) -> list[tuple[str, str, Any]]:
-    """Bodies that a study takes: path, method and body."""
+def example_bodies(study: Study) -> list[tuple[str, str, Any]]:
+    """Bodies that a study accepts: path, method and body."""
     low, high = study.limits.y or (-1.0, 1.0)
     catalogue, points = study.model.catalogue, study.points
     x = catalogue.names[0] if catalogue else [0.0] * study.dimension if points is None else points[0].tolist()

@@ -1,7 +1,7 @@
-"""What the server's routes share: the study, its store and writer, the current release, and who is asking.
+"""The state behind the routes: the study, its store and writer, the current release, tokens and rates.
 
-All that a stranger sees is a function of released databases and of the study's file: the release is looked up by the
-clock, and nothing here counts what was not released.
+What a stranger sees depends only on releases and on the study file: the current release is looked up by the clock, and
+nothing public counts examples that are not released.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from motet.model.tasks import Own
 from motet.privacy.ledger import Ledger
 from motet.release.disclosed import Coefficients, Disclosed
 from motet.server.metrics import Metrics
-from motet.store import records
-from motet.store import releases as publications
+from motet.store import records, releases
 from motet.store.releases import Published
 from motet.store.store import Store, setting
 from motet.store.writer import Writer
@@ -35,12 +34,12 @@ from motet.text import utc
 
 LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
-LOOK = 0.5  # seconds between looks for a new release
-MANY = 100_000  # clients that are remembered
+REFRESH_SECONDS = 0.5  # between looks for a new release
+MAX_CACHED_CLIENTS = 100_000
 
 
 class Service:
-    """One study as a running server has it."""
+    """One study in a running server."""
 
     def __init__(
         self, study: Study, store: Store, operator: str, *, reached: Callable[[str], None] = lambda _: None
@@ -49,39 +48,47 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.writer = Writer(store, reached=reached, answer=self._loop.call_soon_threadsafe)
         self.metrics = Metrics(lambda: self.writer.waiting, lambda: self.version)
-        self._operator = operator  # hashed
-        self._rates: dict[str, tuple[float, float]] = {}
-        self._tokens: dict[str, str] = {}  # hashed, with the clients' ids
-        self._access: str | None = None
+        self._operator = operator  # the hash of the operator's token
+        self._buckets: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
+        self._client_ids: dict[str, str] = {}  # by the hash of a token
+        self._access: str | None = None  # changes when any token becomes invalid
         self.current: Published | None = None
         self.disclosed: Disclosed | None = None
-        self.changed = asyncio.Condition()
-        self._due = 0.0
+        self.new_release = asyncio.Condition()
+        self._due = 0.0  # seconds since 1970
         self._model = json.loads(study.model.to_json())
 
     # --- releases ---
 
     async def watch(self) -> None:
-        """Look for new releases until cancelled, and wake whoever waits for one."""
+        """Refresh until cancelled. A failure is logged when it begins, and again when it ends."""
+        failing = False
         while True:
             try:
-                await self.look()
-            except SQLAlchemyError:
-                self._tokens = {}
-                LOG.exception("looking for a release failed")
-            await asyncio.sleep(LOOK)
+                await self.refresh()
+            except SQLAlchemyError as error:
+                self._client_ids = {}
+                if not failing:
+                    LOG.error("the database does not answer: %s", getattr(error, "orig", None) or error)
+                failing = True
+            else:
+                if failing:
+                    LOG.info("the database answers again")
+                failing = False
+            await asyncio.sleep(REFRESH_SECONDS)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
+        """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
         newest, due, access = await self.read(_news)
         self._due = float(due or "0")
-        if access != self._access:  # somebody's token opens nothing any more, perhaps through another server
+        if access != self._access:  # a token became invalid, perhaps through another server
             self._access = access
-            self._tokens = {}
+            self._client_ids = {}
         if newest != self.version:
-            self.current = await self.read(publications.latest)
+            self.current = await self.read(releases.latest)
             self.disclosed = Disclosed.from_bytes(self.current.data) if self.current else None
-            async with self.changed:
-                self.changed.notify_all()
+            async with self.new_release:
+                self.new_release.notify_all()
 
     @property
     def version(self) -> int:
@@ -90,16 +97,16 @@ class Service:
 
     @property
     def due(self) -> str:
-        """When the next release is."""
+        """The time of the next release, in words."""
         return utc(self._due)
 
-    def released(self) -> Published:
+    def current_release(self) -> Published:
         if self.current is None:
             raise NotReleased(f"nothing is released yet: the first release is due at {self.due}")
         return self.current
 
     async def status(self) -> dict[str, Any]:
-        """What anyone may know: the study, its policy and budget, the current version and the next scheduled time."""
+        """The public facts: the study, its policy and budget, the current version and the time of the next release."""
         return await self.read(self._status)
 
     def _status(self, connection: Connection) -> dict[str, Any]:
@@ -112,67 +119,67 @@ class Service:
             "limits": study.limits.model_dump(),
             "version": self.version,
             "next_release": float(setting(connection, "next") or "0"),
-            "budget": None if planned is None else _budget(publications.spent(connection, planned)),
+            "budget": None if planned is None else _budget(releases.spent(connection, planned)),
             "refused": setting(connection, "refused") or None,
         }
 
-    # --- who asks ---
+    # --- callers ---
 
     async def client(self, token: str | None) -> str:
-        """The id of the client that holds a token, looked up once and again after any token was withdrawn."""
-        key, tokens = records.hashed(token or ""), self._tokens  # a withdrawal meanwhile leaves these behind
-        if (known := tokens.get(key)) is not None:
-            return known
-        found = None if not token else await self.read(partial(records.client_of, token=token))
-        if found is None:
+        """The id of the client with this token, from a cache that is emptied when any token becomes invalid."""
+        key, ids = records.hashed(token or ""), self._client_ids  # a dict that is emptied meanwhile is another one
+        if (id := ids.get(key)) is not None:
+            return id
+        id = None if not token else await self.read(partial(records.client_of, token=token))
+        if id is None:
             raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
-        if len(tokens) > MANY:
-            tokens.clear()
-        tokens[key] = found
-        return found
+        if len(ids) > MAX_CACHED_CLIENTS:
+            ids.clear()
+        ids[key] = id
+        return id
 
     async def check_operator(self, token: str | None) -> None:
         if token and hmac.compare_digest(records.hashed(token), self._operator):
             return
         await self.client(token)
-        raise Forbidden("this call is the operator's")
+        raise Forbidden("only the operator may make this call: expected the operator's token, got a client's")
 
-    def admit(self, client: str) -> float | None:
-        """Seconds to wait where a client asks too often; a bucket that fills at the study's rate."""
+    def seconds_to_wait(self, client: str) -> float | None:
+        """None if a client may call now: a token bucket that fills at the study's rate."""
         rate = float(self.study.server.rate)
         now = time.monotonic()
-        level, at = self._rates.get(client, (rate, now))
-        level = min(rate, level + (now - at) * rate)
+        level, before = self._buckets.get(client, (rate, now))
+        level = min(rate, level + (now - before) * rate)
         if level < 1.0:
             return (1.0 - level) / rate
-        if len(self._rates) > MANY:
-            self._rates.clear()
-        self._rates[client] = (level - 1.0, now)
+        if len(self._buckets) > MAX_CACHED_CLIENTS:
+            self._buckets.clear()
+        self._buckets[client] = (level - 1.0, now)
         return None
 
-    # --- an active client's part ---
+    # --- an active client's coefficients ---
 
     async def coefficients(self, client: str) -> Coefficients:
-        """aʲ against the current release, from the client's own rows alone."""
-        current, disclosed = self.released(), self.disclosed
+        """aʲ for the current release, from this client's rows alone."""
+        current, disclosed = self.current_release(), self.disclosed
         assert disclosed is not None
-        own, released = await self.read(partial(self._own, client=client, current=current))
+        task, released = await self.read(partial(self._tasks, client=client, current=current))
         kernel = self.study.model.individual
-        return await run_in_threadpool(disclosed.coefficients, own, released, kernel)
+        return await run_in_threadpool(disclosed.coefficients, task, released, kernel)
 
-    def _own(self, connection: Connection, client: str, current: Published) -> tuple[Own, Own | None]:
-        """The client's examples, and those that the release has of it, where that is not the same."""
-        held = records.page(connection, client, limit=self.study.limits.examples_per_client)
-        own = self._folded(held)
-        if self.study.private:  # its clipped part stays in
-            return own, own.nothing
+    def _tasks(self, connection: Connection, client: str, current: Published) -> tuple[Own, Own | None]:
+        """The client's examples now, and those that the release contains if they differ."""
+        examples = records.page(connection, client, limit=self.study.limits.examples_per_client)
+        task = self._task(examples)
+        if self.study.private:  # the client's clipped part stays in the release
+            return task, task.nothing
         if records.altered_since(connection, client, current.sequence):
-            raise StaleRelease("you changed or removed examples since this release: ask again after the next one")
+            raise StaleRelease("you changed or removed examples since this release: try again after the next one")
         new = records.came_since(connection, client, current.sequence)
-        return own, self._folded([e for e in held if e.id not in new]) if new else None
+        return task, self._task([e for e in examples if e.id not in new]) if new else None
 
-    def _folded(self, held: list[records.Example]) -> Own:
-        return Own.of(*records.triples(held, self.study.model, self.study.dimension))
+    def _task(self, examples: list[records.Example]) -> Own:
+        return Own.of(*records.triples(examples, self.study.model, self.study.dimension))
 
     # --- the store ---
 
@@ -184,39 +191,39 @@ class Service:
             return command(connection)
 
     async def write(self, command: Callable[[Connection], T], *, scrub: bool = False, access: bool = False) -> T:
-        """Queue a command and wait until it is durable; ``access`` where it changes which tokens open what."""
-        answered: asyncio.Future[T] = self._loop.create_future()
-        self.writer.submit(command, scrub=scrub).add_done_callback(partial(_hand_over, answered))
-        done = await answered
+        """Queue a command and wait until it is durable; ``access`` if it makes a token invalid."""
+        waiting: asyncio.Future[T] = self._loop.create_future()
+        self.writer.submit(command, scrub=scrub).add_done_callback(partial(_hand_over, waiting))
+        result = await waiting
         if access:
-            self._tokens = {}
-        return done
+            self._client_ids = {}
+        return result
 
 
-def _hand_over(answered: asyncio.Future[T], done: Future[T]) -> None:
-    """From the writer to whoever waits; both on the event loop."""
-    if answered.cancelled():
+def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
+    """Pass a result from the writer to the request that waits for it; both are on the event loop."""
+    if waiting.cancelled():
         return
-    if (error := done.exception()) is not None:
-        answered.set_exception(error)
+    if (error := written.exception()) is not None:
+        waiting.set_exception(error)
     else:
-        answered.set_result(done.result())
+        waiting.set_result(written.result())
 
 
 def _news(connection: Connection) -> tuple[int, str | None, str | None]:
-    """The current version, when the next is due, and what changes with every withdrawal of a token."""
-    return publications.latest_version(connection), setting(connection, "next"), setting(connection, "access")
+    """The current version, when the next is due, and a text that changes when any token becomes invalid."""
+    return releases.latest_version(connection), setting(connection, "next"), setting(connection, "access")
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:
-    """What is planned and what is spent."""
-    used = ledger.epsilon_spent
+    """The planned and the spent budget."""
+    spent = ledger.epsilon_spent
     return {
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "per": ledger.per,
         "releases": ledger.releases,
         "made": ledger.spent,
-        "spent": used,
-        "left": ledger.epsilon - used,
+        "spent": spent,
+        "left": ledger.epsilon - spent,
     }

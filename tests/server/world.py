@@ -1,0 +1,119 @@
+"""A server in this process with its publisher and some clients, for tests that call it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from motet.server.app import create_app
+from motet.server.publisher import Publisher, pin
+from motet.server.serve import BoundedHead
+from motet.server.service import Service
+from motet.store.records import hashed
+from motet.store.store import Store
+from motet.study.study import Study
+
+EXACT = """
+[study]
+name = "Growth <of> children"
+[model]
+alpha = 0.5
+lam = 0.1
+sigma2 = 1.0
+common = { kernel = "rbf", length_scale = 1.0 }
+individual = { kernel = "dot_product", sigma_0 = 1.0 }
+[inputs]
+dimension = 1
+[limits]
+y = [-10.0, 10.0]
+examples_per_client = 5
+[release]
+policy = "exact"
+every = "1h"
+[server]
+max_body = 2000
+"""
+PRIVATE = (
+    EXACT.replace('policy = "exact"', 'policy = "private"\nepsilon = 1.0\nreleases = 2')
+    + """
+[basis]
+kind = "landmarks"
+grid = { from = -2.0, to = 2.0, count = 5 }
+"""
+)
+ONE = {"examples": [{"id": "1", "x": [0.5], "y": 1.0}]}
+
+
+@dataclass
+class World:
+    """A server, its publisher with a clock that we turn, and some people."""
+
+    http: httpx.Client
+    loop: asyncio.AbstractEventLoop
+    service: Service
+    publisher: Publisher
+    now: list[float]
+    tokens: dict[str, str | None]
+    ids: dict[str, str]
+
+    def call(self, method: str, path: str, who: str | None = None, **more: Any) -> Any:
+        token = self.tokens[who] if who else None
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return self.http.request(method, path, headers=headers | more.pop("headers", {}), **more)
+
+    def release(self) -> int:
+        """Turn the clock, let the publisher tick, and let the server look."""
+        self.now[0] += 3600
+        self.publisher.tick()
+        asyncio.run_coroutine_threadsafe(self.service.refresh(), self.loop).result(10)
+        return self.service.version
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+    """The application on a socket of its own, in a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHead, log_config=None, access_log=False))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", loop
+    server.should_exit = True
+    thread.join(30)
+    loop.close()
+
+
+def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(text, encoding="utf-8")
+    study = Study.load(folder / "study.toml")
+    now = [1000.0]
+    store = Store(study.store_url)
+    pin(store, study, now=now[0])
+    publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
+    app = create_app(study, lambda: Service(study, store, hashed("operator's")))
+    with running(app) as (url, loop), httpx.Client(base_url=url) as http:
+        tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
+        found = World(http, loop, app.state.service, publisher, now, tokens, {})
+        made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()
+        for client in made["clients"]:
+            found.tokens[client["name"]], found.ids[client["name"]] = client["token"], client["id"]
+        found.call("DELETE", f"/v1/clients/{found.ids['revoked']}", "operator")
+        yield found
+
+
+def shown(answer: httpx.Response) -> dict[str, str]:
+    """All headers but the time."""
+    return {key: value for key, value in answer.headers.items() if key != "date"}
