@@ -29,6 +29,13 @@ def numbers(values: Any, what: str) -> Array:
     raise InvalidData(f"{what} must be real numbers in rows of equal length, got {values!r:.60}")
 
 
+def finite_number(value: Any) -> float | None:
+    """The value as a float, if it is a finite real number; text, truth values and numbers from 1e150 on are not."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return None
+    return float(value) if -BOUND < value < BOUND else None
+
+
 def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
     """``n`` outputs and their noise variances (all 1 where None), or a refusal that names the first bad row."""
     y = numbers(y, "outputs")

@@ -1,17 +1,14 @@
-"""The closed list of kernels, and their JSON.
+"""Which kernels there are: scikit-learn's, three of our own (``Identity``, ``Linear``, ``On``), and the closed list.
 
-A kernel is an object of ``sklearn.gaussian_process.kernels`` or one of three defined here: ``Identity``, ``Linear``
-and ``On``. ``to_spec`` and ``from_spec`` turn it into plain data and back; nothing outside the list passes either
-way, so a kernel may come from a stranger.
+A kernel is in the list once it is registered under a name; ``motet.model.spec`` carries registered kernels as plain
+data, so that they may come from a stranger. To add one, write its class as scikit-learn does and call ``register``.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add, mul
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,10 +25,8 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import BOUND, Array, numbers
-from motet.errors import InvalidModel, UnknownKernel, WrongDimension
-
-Spec: TypeAlias = dict[str, Any]
+from motet.arrays import Array, finite_number, numbers
+from motet.errors import InvalidModel, WrongDimension
 
 __all__ = [
     "RBF",
@@ -40,6 +35,7 @@ __all__ = [
     "ExpSineSquared",
     "Exponentiation",
     "Identity",
+    "Kernel",
     "Linear",
     "Matern",
     "On",
@@ -47,9 +43,9 @@ __all__ = [
     "RationalQuadratic",
     "Sum",
     "check_dimension",
-    "from_spec",
     "on_columns",
-    "to_spec",
+    "register",
+    "unregister",
 ]
 
 
@@ -94,7 +90,7 @@ class Linear(Kernel):  # type: ignore[misc]
             raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
         return C
 
-    def fitting(self, p: int) -> Array:
+    def C_for(self, p: int) -> Array:
         """C, where inputs have ``p`` columns."""
         C = self.C
         if len(C) != p + 1:
@@ -102,7 +98,7 @@ class Linear(Kernel):  # type: ignore[misc]
         return C
 
     def over(self, X: Array, Y: Array) -> Array:
-        return np.asarray(affine(X) @ self.fitting(X.shape[-1]) @ affine(Y).swapaxes(-1, -2))
+        return np.asarray(affine(X) @ self.C_for(X.shape[-1]) @ affine(Y).swapaxes(-1, -2))
 
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
         K = self.over(X, X if Y is None else Y)
@@ -110,7 +106,7 @@ class Linear(Kernel):  # type: ignore[misc]
 
     def diag(self, X: Array) -> Array:
         U = affine(X)
-        return np.einsum("ij,jk,ik->i", U, self.fitting(X.shape[-1]), U)
+        return np.einsum("ij,jk,ik->i", U, self.C_for(X.shape[-1]), U)
 
     def is_stationary(self) -> bool:
         return False
@@ -160,7 +156,9 @@ class On(Kernel):  # type: ignore[misc]
         return np.take(X, self.columns, axis=-1)
 
     def __repr__(self) -> str:
-        return f"On({self.kernel}, columns={_shortened(self.columns)})"
+        columns = list(self.columns)
+        run = len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1))
+        return f"On({self.kernel}, columns={f'{columns[0]}…{columns[-1]}' if run else columns})"
 
 
 def affine(X: Array) -> Array:
@@ -168,174 +166,9 @@ def affine(X: Array) -> Array:
     return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
 
 
-LEAVES: dict[str, type[Kernel]] = {
-    "rbf": RBF,
-    "matern": Matern,
-    "rational_quadratic": RationalQuadratic,
-    "exp_sine_squared": ExpSineSquared,
-    "dot_product": DotProduct,
-    "constant": ConstantKernel,
-    "linear": Linear,
-    "identity": Identity,
-}
-RENAMED = {"constant_value": "value", "constant_value_bounds": "value_bounds"}
-KNOWN = [*LEAVES, "sum", "product", "power"]
-
-
-def to_spec(kernel: Kernel) -> Spec:
-    """The kernel as plain data; raises unless every part is in the closed list and has sensible numbers."""
-    try:
-        return _spec(kernel)
-    except RecursionError:
-        raise InvalidModel("a kernel of too many parts") from None
-
-
-def _spec(kernel: Kernel) -> Spec:
-    if isinstance(kernel, On):
-        spec = _spec(kernel.kernel)
-        if "columns" in spec:
-            raise InvalidModel(f"{kernel} chooses columns twice: write the innermost choice alone")
-        return spec | {"columns": _columns(kernel.columns)}
-    if type(kernel) in (Sum, Product):
-        # Only the left arm is flattened, so that reading it back builds the same tree.
-        left, right = _spec(kernel.k1), _spec(kernel.k2)
-        name = "sum" if type(kernel) is Sum else "product"
-        of = left["of"] if left["kernel"] == name and "columns" not in left else [left]
-        return {"kernel": name, "of": [*of, right]}
-    if type(kernel) is Exponentiation:
-        return {"kernel": "power", "of": _spec(kernel.kernel), "exponent": _number("exponent", kernel.exponent)}
-    for name, cls in LEAVES.items():
-        if type(kernel) is cls:
-            return {"kernel": name} | _parameters(kernel)
-    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {', '.join(KNOWN)} (and columns=…)")
-
-
-def from_spec(spec: Mapping[str, Any]) -> Kernel:
-    """The kernel that ``to_spec`` wrote, or that a study file says."""
-    try:
-        kernel = _kernel(spec)
-    except RecursionError:
-        raise InvalidModel("a kernel of too many parts") from None
-    to_spec(kernel)  # checks the numbers
-    return kernel
-
-
-def _kernel(spec: Mapping[str, Any]) -> Kernel:
-    if not isinstance(spec, Mapping) or "kernel" not in spec:
-        raise InvalidModel(f'a kernel is a table such as {{"kernel": "rbf", "length_scale": 1.0}}, got {spec!r}')
-    rest = {key: value for key, value in spec.items() if key not in ("kernel", "columns")}
-    kernel = _named(spec["kernel"], rest)
-    return On(kernel, _columns(spec["columns"])) if "columns" in spec else kernel
-
-
-def _named(name: Any, rest: dict[str, Any]) -> Kernel:
-    if name in ("sum", "product"):
-        parts = _only(name, rest, "of")["of"]
-        if not isinstance(parts, Sequence) or len(parts) < 2:
-            raise InvalidModel(f'"{name}" needs a list of at least two kernels under "of", got {parts!r}')
-        return reduce(add if name == "sum" else mul, (_kernel(part) for part in parts))
-    if name == "power":
-        rest = _only(name, rest, "of", "exponent")
-        return Exponentiation(_kernel(rest["of"]), _number("exponent", rest["exponent"]))
-    if not isinstance(name, str) or name not in LEAVES:
-        raise UnknownKernel(f"unknown kernel {name!r}: known are {', '.join(KNOWN)} (and columns=…)")
-    cls = LEAVES[name]
-    known = {RENAMED.get(key, key): key for key in _signature(cls)}
-    for key in rest:
-        if key not in known:
-            raise InvalidModel(f'"{name}" has no {key!r}: it takes {", ".join(known) or "nothing"}')
-    try:
-        return cls(**{known[key]: _read(key, value) for key, value in rest.items()})
-    except TypeError:
-        raise InvalidModel(f'"{name}" needs {", ".join(known)}, got {", ".join(rest) or "nothing"}') from None
-
-
-def _only(name: str, rest: dict[str, Any], *keys: str) -> dict[str, Any]:
-    if set(rest) != set(keys):
-        raise InvalidModel(f'"{name}" takes {" and ".join(keys)}, got {", ".join(rest) or "nothing"}')
-    return rest
-
-
-def _signature(cls: type[Kernel]) -> dict[str, Any]:
-    return {key: p.default for key, p in inspect.signature(cls).parameters.items()}
-
-
-def _parameters(kernel: Kernel) -> Spec:
-    spec: Spec = {}
-    for key, default in _signature(type(kernel)).items():
-        value = getattr(kernel, key)
-        if key.endswith("_bounds"):
-            if (bounds := _bounds(key, value)) != _bounds(key, default):
-                spec[RENAMED.get(key, key)] = bounds
-        elif key == "covariance":
-            spec[key] = kernel.C.tolist()
-        else:
-            spec[RENAMED.get(key, key)] = _positive(kernel, key, value)
-    return spec
-
-
-def _positive(kernel: Kernel, key: str, value: Any) -> Any:
-    """A positive number (sigma_0 may be 0, nu infinite), or a list of them for length scales."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(kernel, RBF) and key == "length_scale" and isinstance(value, (list, tuple)):
-        if not value:
-            raise InvalidModel(f"{type(kernel).__name__} needs a length_scale for each column, got none")
-        return [_positive_number(kernel, key, v) for v in value]
-    return "inf" if key == "nu" and value == math.inf else _positive_number(kernel, key, value)
-
-
-def _positive_number(kernel: Kernel, key: str, value: Any) -> float:
-    number = _number(key, value)
-    if key == "nu" and number > 50:
-        raise InvalidModel(f"Matern needs a nu up to 50, or infinity, got {value!r}")
-    if not (1e-100 <= number <= 1e100 or (number == 0 and key == "sigma_0")):
-        raise InvalidModel(f"{type(kernel).__name__} needs a positive {key}, got {value!r}")
-    return number
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InvalidModel(f"{key} must be a number, got {value!r:.60}")
-    if not -BOUND < value < BOUND:
-        raise InvalidModel(f"{key} must be a finite number, got {value!r:.60}")
-    return float(value)
-
-
-def _bounds(key: str, value: Any) -> Any:
-    """ "fixed", or one pair or several of positive numbers."""
-    if isinstance(value, str) and value == "fixed":
-        return value
-    pairs = numbers(value, key)
-    if pairs.shape[-1:] != (2,) or pairs.ndim > 2 or not (pairs > 0).all() or (pairs[..., 0] > pairs[..., 1]).any():
-        raise InvalidModel(f'{key} must be "fixed" or pairs of positive numbers, the lower first, got {value!r:.60}')
-    return pairs.tolist()
-
-
-def _read(key: str, value: Any) -> Any:
-    if key == "nu" and value == "inf":
-        return math.inf
-    if key.endswith("_bounds") and isinstance(value, list):
-        return tuple(value) if np.ndim(value) == 1 else np.asarray(value)
-    return value
-
-
-def _columns(columns: Any) -> list[int]:
-    chosen = [c for c in columns if isinstance(c, (int, np.integer))] if np.iterable(columns) else []
-    if not chosen or len(chosen) < len(columns) or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise InvalidModel(f"columns must be distinct whole numbers from 0, at least one, got {columns!r}")
-    return [int(c) for c in chosen]
-
-
-def _shortened(columns: Sequence[int]) -> str:
-    columns = list(columns)
-    run = len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1))
-    return f"{columns[0]}…{columns[-1]}" if run else str(columns)
-
-
 def on_columns(kernel: Kernel, columns: Sequence[int]) -> Kernel:
     """The same kernel, with every part that does not choose its columns reading ``columns``; ``Identity`` reads all."""
-    if isinstance(kernel, (On, Identity, ConstantKernel)):
+    if type(kernel) in (On, Identity, ConstantKernel):
         return kernel
     if type(kernel) in (Sum, Product):
         return type(kernel)(on_columns(kernel.k1, columns), on_columns(kernel.k2, columns))
@@ -350,3 +183,106 @@ def check_dimension(kernel: Kernel, p: int) -> None:
         kernel(np.zeros((1, p)))
     except (ValueError, IndexError) as error:
         raise WrongDimension(f"{kernel} cannot read inputs of {p} columns: {error}") from None
+
+
+# --- the closed list ---
+
+Check: TypeAlias = Callable[[str, Any], Any]  # of a parameter: its name and value; returns the value, or raises
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number."""
+    found = finite_number(value)
+    if found is None:
+        kind = "a finite number" if isinstance(value, (int, float, np.number)) else "a number"
+        raise InvalidModel(f"{name} must be {kind}, got {value!r:.60}")
+    return found
+
+
+def positive(name: str, value: Any) -> float:
+    """A number from 1e-100 to 1e100: beyond, products of kernels overflow."""
+    if not 1e-100 <= (found := number(name, value)) <= 1e100:
+        wanted = "positive" if found <= 0 else "between 1e-100 and 1e100"
+        raise InvalidModel(f"{name} must be {wanted}, got {value!r:.60}")
+    return found
+
+
+def not_negative(name: str, value: Any) -> float:
+    """0, or a positive number."""
+    return 0.0 if number(name, value) == 0 else positive(name, value)
+
+
+def one_or_each(name: str, value: Any) -> float | list[float]:
+    """A positive number for all columns, or a list with one for each."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        return positive(name, value)
+    if not value:
+        raise InvalidModel(f"{name} must be positive, one number for each column, got none")
+    return [positive(name, one) for one in value]
+
+
+def smoothness(name: str, value: Any) -> float:
+    """Matern's ν: a positive number up to 50, or infinity."""
+    if isinstance(value, float) and value == math.inf:
+        return value
+    if (found := positive(name, value)) > 50:
+        raise InvalidModel(f"{name} must be up to 50, or infinity, got {value!r}")
+    return found
+
+
+def covariance(_name: str, value: Any) -> list[list[float]]:
+    """The covariance of ``Linear``."""
+    C: list[list[float]] = Linear(value).C.tolist()
+    return C
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """A kernel of the closed list; ``names`` are its parameters' names in JSON, if other than the constructor's."""
+
+    name: str
+    type: type[Kernel]
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+KERNELS: dict[str, KernelEntry] = {}
+COMPOSITES = ("sum", "product", "power")  # names of kernels made of others
+
+
+def register(
+    name: str, kernel: type[Kernel], checks: Mapping[str, Check] | None = None, names: Mapping[str, str] | None = None
+) -> None:
+    """Add a kernel to the closed list, under the ``name`` that JSON and study files use.
+
+    The constructor's parameters are carried: positive numbers, unless ``checks`` has another check of one, and bounds,
+    whose names end in ``_bounds``. The kernel must be a class of its own: a subclass of a registered one is not
+    registered by that. A method ``over(X, Y)`` that evaluates stacks of inputs makes it faster; it need not have one.
+    """
+    if name in KERNELS or name in COMPOSITES:
+        raise InvalidModel(f"there is a kernel {name!r} already; choose another name")
+    if any(kernel is entry.type for entry in KERNELS.values()):
+        raise InvalidModel(f"{kernel.__name__} is registered already")
+    KERNELS[name] = KernelEntry(name, kernel, checks or {}, names or {})
+
+
+def unregister(name: str) -> None:
+    """Take a kernel out of the closed list."""
+    del KERNELS[name]
+
+
+register("rbf", RBF, {"length_scale": one_or_each})
+register("matern", Matern, {"length_scale": one_or_each, "nu": smoothness})
+register("rational_quadratic", RationalQuadratic)
+register("exp_sine_squared", ExpSineSquared)
+register("dot_product", DotProduct, {"sigma_0": not_negative})
+register("constant", ConstantKernel, names={"constant_value": "value", "constant_value_bounds": "value_bounds"})
+register("linear", Linear, {"covariance": covariance})
+register("identity", Identity)
+
+
+def kernel_names() -> str:
+    """All names that a kernel may have in JSON, for messages."""
+    return f"{', '.join([*KERNELS, *COMPOSITES])} (and columns=…)"

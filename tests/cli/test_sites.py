@@ -104,7 +104,7 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
     runs: list[tuple[Any, ...]] = [
         (
             motet(server, "send", unknown, "--tokens", tokens),
-            "unknown.csv: 2 of 4 clients have no token in tokens.csv (q1, q2), so nothing was sent: enrol them",
+            "unknown.csv: 2 of 4 clients have no token in tokens.csv (q1, q2), so nothing was sent: enroll them",
         ),
         (
             motet(server, "send", high, "--tokens", tokens),

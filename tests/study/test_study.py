@@ -272,7 +272,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("model.common", {'"rbf"': '"rfb"'}, "unknown kernel 'rfb': known are rbf, matern"),
     ("model.common", {'{ kernel = "rbf" }': '"rbf"'}, 'or "none", got "rbf"'),
     ("model.common", {'"rbf"': '"rbf", columns = [1]'}, "cannot read inputs of 1 columns"),
-    ("model.individual", {'"matern"': '"matern", nu = -1'}, "Matern needs a positive nu, got -1"),
+    ("model.individual", {'"matern"': '"matern", nu = -1'}, "nu of Matern must be positive, got -1"),
     ("model.individual", {'individual = { kernel = "matern" }': ""}, "missing; expected a kernel such as"),
     ("inputs", {"dimension = 1": ""}, 'expected catalogue = "file.csv" or dimension = 2, got neither'),
     ("inputs.dimension", {"dimension": 'catalogue = "items.csv"\ndimension'}, "got both"),

@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from motet.arrays import Array, Index, numbers
 from motet.errors import EmptyData, InvalidData, WrongDimension
-from motet.kernels import from_spec
 from motet.learning.engine import Engine, one_each
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
+from motet.model.spec import from_spec
 from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"

@@ -1,30 +1,34 @@
 """Kernels evaluated: over two sets of inputs, or over stacks of them, one small set for each task.
 
-scikit-learn's kernels take one set at a time. A stationary kernel is a function of distance, so over a stack its
-distances are computed here and the function is scikit-learn's own.
+scikit-learn's kernels evaluate one pair of sets at a time, and so does any kernel here by default. The built-in ones
+have a faster way over a whole stack. Linear kernels also show their matrix, which is of low rank.
 """
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
-from sklearn.gaussian_process.kernels import (
+
+from motet.arrays import Array
+from motet.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
     Exponentiation,
     ExpSineSquared,
     Kernel,
+    Linear,
+    Matern,
+    On,
     Product,
     RationalQuadratic,
     Sum,
 )
-
-from motet.arrays import Array
-from motet.errors import UnknownKernel
-from motet.kernels import KNOWN, Identity, Linear, On
 from motet.linalg import eigen
+
+StackGram: TypeAlias = Callable[[Kernel, Array, Array], Array]
 
 
 def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
@@ -33,108 +37,90 @@ def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
         return np.zeros((*X.shape[:-1], (X if Y is None else Y).shape[-2]))
     if X.ndim == 3 and len(X) == 1:  # a single large task: without temporaries of its size times p
         return gram(kernel, X[0], None if Y is None else Y[0])[None]
-    # What is not a number is found where the matrix is factored.
+    # Numbers that are not finite are reported where the matrix is factored.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if X.ndim == 2 and not isinstance(kernel, (Identity, Linear)):
+        if X.ndim == 2:
             return np.asarray(kernel(X, Y), dtype=float)
-        return _gram(kernel, X, X if Y is None else Y)
+        # By exact type: a subclass may be another function, so it gets the default.
+        return STACKS.get(type(kernel), _one_by_one)(kernel, X, X if Y is None else Y)
 
 
-@singledispatch
-def _gram(kernel: Kernel, X: Array, Y: Array) -> Array:  # noqa: ARG001
-    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {', '.join(KNOWN)}")
+# --- over a stack ---
 
 
-@_gram.register(RBF)  # Matern is one, for sklearn
-@_gram.register(RationalQuadratic)
-def _(kernel: Kernel, X: Array, Y: Array) -> Array:
+def _one_by_one(kernel: Kernel, X: Array, Y: Array) -> Array:
+    """The default: the kernel's own method ``over``, if it has one, else a loop over the stack, slow and right."""
+    if hasattr(kernel, "over"):
+        return np.asarray(kernel.over(X, Y), dtype=float)
+    pairs = zip(X.reshape(-1, *X.shape[-2:]), Y.reshape(-1, *Y.shape[-2:]))
+    K = np.array([kernel(x, y) for x, y in pairs], dtype=float)
+    return K.reshape(*X.shape[:-1], Y.shape[-2])
+
+
+def _with_length_scale(kernel: Kernel, X: Array, Y: Array) -> Array:
     scale = np.asarray(kernel.length_scale)
     params = kernel.get_params() | {"length_scale": 1.0}
-    return _of_distance(type(kernel)(**params), _distances(X / scale, Y / scale))
+    return _of_distance(type(kernel)(**params), X / scale, Y / scale)
 
 
-@_gram.register
-def _(kernel: ExpSineSquared, X: Array, Y: Array) -> Array:
-    return _of_distance(kernel, _distances(X, Y))
-
-
-@_gram.register
-def _(kernel: DotProduct, X: Array, Y: Array) -> Array:
-    return X @ Y.swapaxes(-1, -2) + kernel.sigma_0**2
-
-
-@_gram.register
-def _(kernel: ConstantKernel, X: Array, Y: Array) -> Array:
-    return np.full((*X.shape[:-1], Y.shape[-2]), float(kernel.constant_value))
-
-
-@_gram.register
-def _(kernel: Sum, X: Array, Y: Array) -> Array:
-    return gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y)
-
-
-@_gram.register
-def _(kernel: Product, X: Array, Y: Array) -> Array:
-    return gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y)
-
-
-@_gram.register
-def _(kernel: Exponentiation, X: Array, Y: Array) -> Array:
-    return np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent)
-
-
-@_gram.register(Identity)
-@_gram.register(Linear)
-def _(kernel: Identity | Linear, X: Array, Y: Array) -> Array:
-    return kernel.over(X, Y)
-
-
-@_gram.register
-def _(kernel: On, X: Array, Y: Array) -> Array:
-    return gram(kernel.kernel, kernel.pick(X), kernel.pick(Y))
-
-
-def _distances(X: Array, Y: Array) -> Array:
+def _of_distance(kernel: Kernel, X: Array, Y: Array) -> Array:
+    """A stationary kernel is a function of distance: scikit-learn's own, on the line."""
     difference = X[..., :, None, :] - Y[..., None, :, :]
-    return np.asarray(np.sqrt(np.einsum("...i,...i->...", difference, difference)))
-
-
-def _of_distance(kernel: Kernel, distances: Array) -> Array:
-    """A stationary kernel with unit length scale, read as a function of distance on the line."""
+    distances = np.asarray(np.sqrt(np.einsum("...i,...i->...", difference, difference)))
     return np.asarray(kernel(distances.reshape(-1, 1), np.zeros((1, 1)))).reshape(distances.shape)
 
 
+STACKS: dict[type[Kernel], StackGram] = {
+    RBF: _with_length_scale,
+    Matern: _with_length_scale,
+    RationalQuadratic: _with_length_scale,
+    ExpSineSquared: _of_distance,
+    DotProduct: lambda kernel, X, Y: X @ Y.swapaxes(-1, -2) + kernel.sigma_0**2,
+    ConstantKernel: lambda kernel, X, Y: np.full((*X.shape[:-1], Y.shape[-2]), float(kernel.constant_value)),
+    Sum: lambda kernel, X, Y: gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y),
+    Product: lambda kernel, X, Y: gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y),
+    Exponentiation: lambda kernel, X, Y: np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent),
+    On: lambda kernel, X, Y: gram(kernel.kernel, kernel.pick(X), kernel.pick(Y)),
+}
+
+
+# --- linear kernels ---
+
+
 def linear_factor(kernel: Kernel, p: int) -> Array | None:
-    """A with k(x, x′) = (A(1, x))ᵀ(A(1, x′)), or None where the kernel is not linear."""
+    """A with k(x, x′) = (A(1, x))ᵀ(A(1, x′)), or None if the kernel is not linear."""
     C = linear_form(kernel, p)
     if C is None:
         return None
     if not (C - np.diag(np.diag(C))).any():
         return np.diag(np.sqrt(np.diag(C)))[np.diag(C) > 0]
     values, vectors = eigen(C)
-    kept = values > len(values) * np.finfo(float).eps * values[-1]
-    return (vectors[:, kept] * np.sqrt(values[kept])).T
+    positive = values > len(values) * np.finfo(float).eps * values[-1]
+    return (vectors[:, positive] * np.sqrt(values[positive])).T
 
 
 def linear_form(kernel: Kernel, p: int) -> Array | None:
-    """C with k(x, x′) = (1, x)ᵀ C (1, x′) on inputs of ``p`` columns, or None where the kernel is not linear."""
-    if isinstance(kernel, Linear):
-        return kernel.fitting(p)
-    if isinstance(kernel, DotProduct):
+    """C with k(x, x′) = (1, x)ᵀ C (1, x′) on inputs of ``p`` columns, or None if the kernel is not linear."""
+    kind = type(kernel)
+    if kind is Linear:
+        return kernel.C_for(p)
+    if kind is DotProduct:
         return np.diag([float(kernel.sigma_0) ** 2, *np.ones(p)])
-    if isinstance(kernel, ConstantKernel):
+    if kind is ConstantKernel:
         return np.diag([float(kernel.constant_value), *np.zeros(p)])
-    if isinstance(kernel, On):
+    if kind is On:
         inner = linear_form(kernel.kernel, len(kernel.columns))
+        if inner is None:
+            return None
         C = np.zeros((p + 1, p + 1))
         at = [0, *(c + 1 for c in kernel.columns)]
-        C[np.ix_(at, at)] = 0.0 if inner is None else inner
-        return None if inner is None else C
-    if type(kernel) in (Sum, Product):
+        C[np.ix_(at, at)] = inner
+        return C
+    if kind in (Sum, Product):
         left, right = linear_form(kernel.k1, p), linear_form(kernel.k2, p)
         if left is None or right is None:
             return None
-        if type(kernel) is Sum:
+        if kind is Sum:
             return np.asarray(left + right)
         for factor, other in ((left, right), (right, left)):
             if not factor.ravel()[1:].any():  # a constant

@@ -15,9 +15,10 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import BOUND, Array, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
-from motet.kernels import check_dimension, from_spec, on_columns, to_spec
+from motet.kernels import check_dimension, on_columns
 from motet.model.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
 from motet.model.catalogue import Catalogue
+from motet.model.spec import from_spec, to_spec
 
 BIASES = ("none", "constant", "linear")
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from motet.arrays import BOUND, Array, numbers, outputs
 from motet.errors import InvalidRelease, MotetError
-from motet.kernels import check_dimension, from_spec, to_spec
+from motet.kernels import check_dimension
+from motet.model.spec import from_spec, to_spec
 from motet.model.tasks import Own
 from motet.release.disclosed import Coefficients
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from motet.arrays import BOUND, Array
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
-from motet.kernels import from_spec
 from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
 from motet.model.catalogue import Catalogue
 from motet.model.items import read_catalogue
 from motet.model.model import Model
+from motet.model.spec import from_spec
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.mechanism import Ledger, Mechanism
 from motet.study.file import Where, read

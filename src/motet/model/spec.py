@@ -1,0 +1,158 @@
+"""Kernels as plain data, and back.
+
+``to_spec`` and ``from_spec`` take a kernel to a dictionary that JSON and TOML can hold, and back. Nothing outside the
+closed list of ``motet.kernels`` passes either way, and no number that the list does not allow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add, mul
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from motet.arrays import numbers
+from motet.errors import InvalidModel, UnknownKernel
+from motet.kernels import (
+    COMPOSITES,
+    KERNELS,
+    Check,
+    Exponentiation,
+    Kernel,
+    KernelEntry,
+    On,
+    Product,
+    Sum,
+    kernel_names,
+    number,
+    positive,
+)
+
+Spec: TypeAlias = dict[str, Any]
+
+
+def to_spec(kernel: Kernel) -> Spec:
+    """The kernel as plain data; raises unless every part is in the closed list and has numbers that it allows."""
+    try:
+        return _spec(kernel)
+    except RecursionError:
+        raise InvalidModel("a kernel of too many parts") from None
+
+
+def from_spec(spec: Mapping[str, Any]) -> Kernel:
+    """The kernel that ``to_spec`` wrote, or that a study file describes."""
+    try:
+        kernel = _kernel(spec)
+    except RecursionError:
+        raise InvalidModel("a kernel of too many parts") from None
+    to_spec(kernel)  # checks the numbers
+    return kernel
+
+
+# --- there ---
+
+
+def _spec(kernel: Kernel) -> Spec:
+    if type(kernel) is On:
+        spec = _spec(kernel.kernel)
+        if "columns" in spec:
+            raise InvalidModel(f"{kernel} chooses columns twice: write the innermost choice alone")
+        return spec | {"columns": _columns(kernel.columns)}
+    if type(kernel) in (Sum, Product):
+        # Only the left arm is flattened, so that reading it back builds the same tree.
+        left, right = _spec(kernel.k1), _spec(kernel.k2)
+        name = "sum" if type(kernel) is Sum else "product"
+        of = left["of"] if left["kernel"] == name and "columns" not in left else [left]
+        return {"kernel": name, "of": [*of, right]}
+    if type(kernel) is Exponentiation:
+        return {"kernel": "power", "of": _spec(kernel.kernel), "exponent": number("exponent", kernel.exponent)}
+    for entry in KERNELS.values():
+        if type(kernel) is entry.type:
+            return {"kernel": entry.name} | _parameters(kernel, entry)
+    raise UnknownKernel(f"unknown kernel {type(kernel).__name__}: known are {kernel_names()}")
+
+
+def _parameters(kernel: Kernel, entry: KernelEntry) -> Spec:
+    spec: Spec = {}
+    for key, default in _defaults(entry).items():
+        name, value = entry.names.get(key, key), getattr(kernel, key)
+        if key.endswith("_bounds"):
+            if (bounds := _bounds(key, value)) != _bounds(key, default):
+                spec[name] = bounds
+            continue
+        check: Check = entry.checks.get(key, positive)
+        value = check(f"{key} of {type(kernel).__name__}", value)
+        spec[name] = "inf" if isinstance(value, float) and math.isinf(value) else value  # JSON has no infinity
+    return spec
+
+
+def _bounds(key: str, value: Any) -> Any:
+    """ "fixed", or one pair or several of positive numbers."""
+    if isinstance(value, str) and value == "fixed":
+        return value
+    pairs = numbers(value, key)
+    if pairs.shape[-1:] != (2,) or pairs.ndim > 2 or not (pairs > 0).all() or (pairs[..., 0] > pairs[..., 1]).any():
+        raise InvalidModel(f'{key} must be "fixed" or pairs of positive numbers, the lower first, got {value!r:.60}')
+    return pairs.tolist()
+
+
+# --- and back ---
+
+
+def _kernel(spec: Mapping[str, Any]) -> Kernel:
+    if not isinstance(spec, Mapping) or "kernel" not in spec:
+        raise InvalidModel(f'a kernel is a table such as {{"kernel": "rbf", "length_scale": 1.0}}, got {spec!r}')
+    rest = {key: value for key, value in spec.items() if key not in ("kernel", "columns")}
+    name = spec["kernel"]
+    kernel = _composed(name, rest) if name in COMPOSITES else _registered(name, rest)
+    return On(kernel, _columns(spec["columns"])) if "columns" in spec else kernel
+
+
+def _composed(name: str, rest: Spec) -> Kernel:
+    keys = ("of", "exponent") if name == "power" else ("of",)
+    if set(rest) != set(keys):
+        raise InvalidModel(f'"{name}" takes {" and ".join(keys)}, got {", ".join(rest) or "nothing"}')
+    if name == "power":
+        return Exponentiation(_kernel(rest["of"]), number("exponent", rest["exponent"]))
+    parts = rest["of"]
+    if not isinstance(parts, Sequence) or len(parts) < 2:
+        raise InvalidModel(f'"{name}" needs a list of at least two kernels under "of", got {parts!r}')
+    return reduce(add if name == "sum" else mul, (_kernel(part) for part in parts))
+
+
+def _registered(name: Any, rest: Spec) -> Kernel:
+    if not isinstance(name, str) or name not in KERNELS:
+        raise UnknownKernel(f"unknown kernel {name!r}: known are {kernel_names()}")
+    entry = KERNELS[name]
+    keys = {entry.names.get(key, key): key for key in _defaults(entry)}
+    for key in rest:
+        if key not in keys:
+            raise InvalidModel(f'"{name}" has no {key!r}: it takes {", ".join(keys) or "nothing"}')
+    try:
+        return entry.type(**{keys[key]: _value(key, value) for key, value in rest.items()})
+    except TypeError:
+        raise InvalidModel(f'"{name}" needs {", ".join(keys)}, got {", ".join(rest) or "nothing"}') from None
+
+
+def _value(key: str, value: Any) -> Any:
+    if isinstance(value, str) and value == "inf":
+        return math.inf
+    if key.endswith("_bounds") and isinstance(value, list):
+        return tuple(value) if np.ndim(value) == 1 else np.asarray(value)
+    return value
+
+
+def _defaults(entry: KernelEntry) -> dict[str, Any]:
+    """The constructor's parameters and their defaults."""
+    return {key: p.default for key, p in inspect.signature(entry.type).parameters.items()}
+
+
+def _columns(columns: Any) -> list[int]:
+    chosen = [c for c in columns if isinstance(c, (int, np.integer))] if np.iterable(columns) else []
+    if not chosen or len(chosen) < len(columns) or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise InvalidModel(f"columns must be distinct whole numbers from 0, at least one, got {columns!r}")
+    return [int(c) for c in chosen]
