@@ -32,12 +32,20 @@ Every class has a ``code``, stable and readable by a program. A message says wha
 and what to do.
 """
 
+from typing import Self
+
 
 class MotetError(Exception):
     """Root of the tree."""
 
     code = "motet_error"
     where: str | None = None  # in what was given, such as "examples.3"
+
+    def reworded(self, message: str) -> Self:
+        """The same error with another message."""
+        other = type(self)(message)
+        other.where = self.where
+        return other
 
 
 class InvalidData(MotetError, ValueError):

@@ -5,75 +5,25 @@ from __future__ import annotations
 import json
 import os
 import pty
-import runpy
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from motet.store import records
 from motet.study.study import Study
+from tests.cli.program import ENVIRONMENT, good, refused, run
 from tests.scenarios.harness import CURVES, program, write_study
 from tests.store.kept import EXACT, PRIVATE, Kept, kept
 
-FORKS = get_context("forkserver")
-ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
 
-
-@dataclass
-class Ended:
-    code: int | None
-    out: str
-    err: str
-
-    @property
-    def well(self) -> str:
-        """What it printed, where all went well."""
-        assert (self.code, self.err) == (0, ""), self.err
-        return self.out
-
-
-def motet(*arguments: object) -> str:
-    """What the program prints, started as people start it."""
-    command = [sys.executable, "-m", "motet", *map(str, arguments)]
-    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120}
-    done = subprocess.run(command, env=ENVIRONMENT, check=False, **how)
-    return Ended(done.returncode, done.stdout, done.stderr).well
-
-
-def forked(folder: Path, *arguments: object, **variables: str) -> Ended:
-    """The same program, in a process forked from one that has imported it: that takes a tenth of the time."""
-    streams = folder / "stdout", folder / "stderr"
-    process = FORKS.Process(target=_main, args=([str(a) for a in arguments], streams, ENVIRONMENT | variables))
-    process.start()
-    process.join(120)
-    return Ended(process.exitcode, *(stream.read_text(encoding="utf-8") for stream in streams))
-
-
-def _main(arguments: list[str], streams: tuple[Path, Path], environment: dict[str, str]) -> None:
-    for descriptor, path in zip((0, 1, 2), (Path(os.devnull), *streams)):
-        how = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        os.dup2(os.open(path, how, 0o600), descriptor)
-    sys.stdin = os.fdopen(0, closefd=False)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["motet", *arguments]
-    runpy.run_module("motet", run_name="__main__")
-
-
-def check_mistakes(folder: Path, *mistakes: tuple[str, list[object]]) -> None:
+def check_mistakes(*mistakes: tuple[str, list[object]]) -> None:
     """Each exits with 1 and has one line on standard error that says this, and nothing else."""
     for line, arguments in mistakes:
-        ended = forked(folder, *arguments)
-        assert (ended.code, ended.out) == (1, ""), ended.err
-        assert ended.err.startswith("motet: ")
-        assert ended.err.count("\n") == 1
-        assert line in ended.err
+        refused(run(*arguments), line)
 
 
 @contextmanager
@@ -96,7 +46,7 @@ def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
     (tmp_path / "items" / "artists.csv").write_text("name,loud,fast\na,10,20\nb,40,60\nc,0,0\n", encoding="utf-8")
     path = tmp_path / "my study.toml"
     inputs = ["--name", 'Taste "1"', "--catalogue", tmp_path / "items" / "artists.csv"]
-    said = motet("init", path, *inputs, "--epsilon", 1, "--releases", 4, "--every", "12h")
+    said = good(run("init", path, *inputs, "--epsilon", 1, "--releases", 4, "--every", "12h"))
     assert f"motet serve '{path}'" in said
     assert "a private study over 3 items" in said
     study = Study.load(path)
@@ -105,7 +55,7 @@ def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
     assert 'catalogue = "items/artists.csv"' in path.read_text(encoding="utf-8")
     assert "length_scale = 25.0" in path.read_text(encoding="utf-8")  # half of what is between the items
     numbers = ["--policy", "exact", "--dimension", 2, "--bounds", -2, 3]
-    found = json.loads(forked(tmp_path, "init", path, "--force", *numbers, "--json").well)
+    found = json.loads(good(run("init", path, "--force", *numbers, "--json")))
     assert found == {"study": str(path), "name": "A new study", "policy": "exact"}
     study = Study.load(path)
     assert (study.private, study.dimension, study.bounds) == (False, 2, ((-2.0, 3.0), (-2.0, 3.0)))
@@ -116,7 +66,6 @@ def test_init_mistakes(tmp_path: Path) -> None:
     there.write_text("mine", encoding="utf-8")
     new = tmp_path / "new.toml"
     check_mistakes(
-        tmp_path,
         ("there.toml is there already: choose another name, or overwrite it with --force", ["init", there]),
         ("expected --catalogue or --dimension, got both", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
         ("expected a CSV file of items, got [Errno 2]", ["init", new, "--catalogue", "a.csv"]),
@@ -124,7 +73,7 @@ def test_init_mistakes(tmp_path: Path) -> None:
     )
     assert there.read_text(encoding="utf-8") == "mine"
     assert not new.exists()
-    assert forked(tmp_path, "init", new, "--policy", "secret").code == 2
+    assert run("init", new, "--policy", "secret").code == 2
 
 
 def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
@@ -152,7 +101,7 @@ def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
 def test_export_has_all_of_a_client_and_no_token(tmp_path: Path) -> None:
     with private(tmp_path) as study:
         out = tmp_path / "ann.json"
-        assert motet("export", study.study.path, "ann", "--out", out) == f"1 example of ann in {out}.\n"
+        assert good(run("export", study.study.path, "ann", "--out", out)) == f"1 example of ann in {out}.\n"
         assert stat.S_IMODE(out.stat().st_mode) == 0o600
         found = json.loads(out.read_text(encoding="utf-8"))
         assert found["examples"] == [{"id": "0", "x": [0.0], "y": 1.0, "noise": 1.0, "sequence": 1}]
@@ -165,7 +114,7 @@ def test_export_has_all_of_a_client_and_no_token(tmp_path: Path) -> None:
         assert not any(token in out.read_text(encoding="utf-8") for token in tokens)
 
         study.do(records.forget, found["id"])
-        left = json.loads(forked(tmp_path, "export", study.study.path, found["id"]).well)
+        left = json.loads(good(run("export", study.study.path, found["id"])))
         assert (left["examples"], left["removed"], "name" in left) == ([], [], False)
         assert [row["kind"] for row in left["log"]] == ["add", "remove", "forget"]
         assert left["notes"][0].startswith("This client was forgotten")
@@ -178,15 +127,14 @@ def test_export_of_oneself(tmp_path: Path) -> None:
             (ann,) = operator.enroll(["ann"])
         with running.client(ann.token) as me:
             me.send_many([[0.5], [1.5]], [1.0, 2.0], ids=["a", "b"])
-        found = json.loads(forked(tmp_path, "export", running.url, MOTET_TOKEN=ann.token).well)
+        found = json.loads(good(run("export", running.url, MOTET_TOKEN=ann.token)))
         examples = [{"id": "a", "x": [0.5], "y": 1.0, "noise": 1.0}, {"id": "b", "x": [1.5], "y": 2.0, "noise": 1.0}]
         assert (found["study"], found["id"], found["examples"]) == ("Scenario", ann.id, examples)
         check_mistakes(
-            tmp_path,
             ("expected a client's token, got none: set MOTET_TOKEN", ["export", running.url]),
             ("a server shows each client its own", ["export", running.url, "ann"]),
         )
-        other = forked(tmp_path, "export", running.url, MOTET_TOKEN="nobody's")
+        other = run("export", running.url, MOTET_TOKEN="nobody's")
         assert (other.code, "nobody's" in other.err, other.err.count("\n")) == (1, False, 1)
 
 
@@ -194,7 +142,6 @@ def test_export_mistakes(tmp_path: Path) -> None:
     with private(tmp_path) as study:
         path = study.study.path
         check_mistakes(
-            tmp_path,
             ("no client has the name or id 'dora'", ["export", path, "dora"]),
             (f"expected whom to export: motet export {path} NAME", ["export", path]),
             ("is there already", ["export", path, "ann", "--out", path]),
@@ -208,17 +155,17 @@ def test_export_mistakes(tmp_path: Path) -> None:
 def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
     with private(tmp_path) as study:
         path, file, folder = study.study.path, tmp_path / "monday.zip", tmp_path / "re stored"
-        table = motet("verify", path)
+        table = good(run("verify", path))
         assert "Growth" in table
         assert table.count("│ ok ") == 8
         assert "byte for byte" in table
-        said = motet("backup", path, file)
+        said = good(run("backup", path, file))
         assert "with releases up to 2; only you can read it" in said
         assert "keeps what clients remove or forget" in said
-    said = motet("restore", file, folder)  # its next release was due long ago, so it may have come since
+    said = good(run("restore", file, folder))  # its next release was due long ago, so it may have come since
     assert "Version 3 may have been released since: counted as made and charged to the budget." in said
     assert f"motet serve '{folder}/study.toml'" in said
-    found = json.loads(forked(tmp_path, "verify", folder / "study.toml", "--json").well)
+    found = json.loads(good(run("verify", folder / "study.toml", "--json")))
     assert found["ok"]
     told = {check["name"]: check["text"] for check in found["checks"]}
     assert "version 3 counted as made" in told["versions"]
@@ -228,11 +175,9 @@ def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
 def test_backup_and_restore_for_programs(tmp_path: Path) -> None:
     with kept(tmp_path, EXACT) as study:
         study.release()
-        made = json.loads(forked(tmp_path, "backup", study.study.path, tmp_path / "b.zip", "--json").well)
+        made = json.loads(good(run("backup", study.study.path, tmp_path / "b.zip", "--json")))
         assert (made["version"], sorted(made["files"])) == (1, ["study.db", "study.toml"])
-        found = json.loads(
-            forked(tmp_path, "restore", tmp_path / "b.zip", tmp_path / "new", "--last", 7, "--json").well
-        )
+        found = json.loads(good(run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", 7, "--json")))
         assert (found["study"], found["version"], found["last"]) == (str(tmp_path / "new" / "study.toml"), 1, 7)
 
 
@@ -240,7 +185,7 @@ def test_verify_mistakes(tmp_path: Path) -> None:
     with private(tmp_path) as study:
         study.execute("DELETE FROM ledger WHERE version = 2")
         study.execute("UPDATE clients SET count = 9")
-        ended = forked(tmp_path, "verify", study.study.path, "--json")
+        ended = run("verify", study.study.path, "--json")
     assert ended.code == 1
     wrong: dict[str, Any] = json.loads(ended.out)
     assert [check["name"] for check in wrong["checks"] if check["state"] == "not"] == ["counts", "ledger"]
@@ -248,7 +193,6 @@ def test_verify_mistakes(tmp_path: Path) -> None:
     assert ended.err.count("\n") == 1
     (tmp_path / "new.toml").write_text(EXACT, encoding="utf-8")
     check_mistakes(
-        tmp_path,
         ("got none: serve the study first, motet serve", ["verify", tmp_path / "new.toml"]),
         ("expected a study file in TOML, got", ["verify", tmp_path / "study.db"]),
         ("cannot read 'none.toml'", ["verify", "none.toml"]),
@@ -262,9 +206,8 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         (there / "file").touch()
         url = '[store]\nurl = "postgresql+psycopg://me:secret@db/study"\n'
         (tmp_path / "pg.toml").write_text(EXACT + url, encoding="utf-8")
-        assert forked(tmp_path, "backup", path, tmp_path / "b.zip").well
+        assert good(run("backup", path, tmp_path / "b.zip"))
         check_mistakes(
-            tmp_path,
             ("b.zip is there already", ["backup", path, tmp_path / "b.zip"]),
             ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
             ("got PostgreSQL: back its database up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
@@ -272,6 +215,6 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
             ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
             ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),
         )
-        assert forked(tmp_path, "restore", tmp_path / "b.zip", tmp_path / "new", "--last", -1).code == 2
+        assert run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", -1).code == 2
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "p.zip").exists()

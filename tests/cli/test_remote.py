@@ -6,8 +6,6 @@ its clients.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import pty
@@ -16,12 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +29,10 @@ from pyarrow import parquet
 from motet import Client
 from motet.client.client import Enrolled
 from motet.errors import Unauthorized
+from tests.cli.program import NOWHERE, Run, good, motet, predictions, refused, rows, table
 from tests.client.fake_server import learned
 from tests.scenarios.harness import CURVES, OPERATOR, Program, poll, program, write_study
 
-NOWHERE = "http://127.0.0.1:1"
 EXACT = f"""{CURVES}
 [limits]
 y = [-10.0, 10.0]
@@ -65,8 +63,6 @@ releases = 1
 """
 ITEMS = ["apple", "fig", "pear, green", "plum", "quince"]
 OWN = "name,y\napple,2\nplum,-1\n"
-POOL = ThreadPoolExecutor(2)  # so many commands run at once
-Run: TypeAlias = Future[subprocess.CompletedProcess[str]]
 CLIENTS = ("ann", "bea", "cem", "dora", "eve", "fay", "gus")
 
 
@@ -77,54 +73,6 @@ class Studies:
     clients: dict[str, Enrolled]  # of the curves
     guest: str  # a token of the items'
     early: dict[str, Run]  # what was answered before the first release
-
-
-def motet(at: Program | str, *arguments: object, **tokens: str) -> Run:
-    """The program begins, with a ``client``'s or the ``operator``'s token or none, which it must never show."""
-    return POOL.submit(_run, at, arguments, tokens)
-
-
-def _run(at: Program | str, arguments: tuple[object, ...], tokens: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    given = {"client": "MOTET_TOKEN", "operator": "MOTET_OPERATOR_TOKEN"}
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET")}
-    address = {"MOTET_URL": at if isinstance(at, str) else at.url}
-    env = clean | address | {given[whose]: value for whose, value in tokens.items()}
-    command = [sys.executable, "-m", "motet", *map(str, arguments)]
-    done = subprocess.run(
-        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert not any(value in done.stdout + done.stderr for value in tokens.values())
-    return done
-
-
-def good(run: Run) -> str:
-    """What a command printed that did what it should."""
-    done = run.result()
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
-def refused(run: Run, *words: str) -> None:
-    """Exit code 1 and exactly one line, which says what to do."""
-    done = run.result()
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), (done.stdout, done.stderr)
-    assert done.stderr.startswith("motet: ")
-    assert [word for word in words if word not in done.stderr] == [], done.stderr
-
-
-def rows(text: str) -> list[dict[str, str]]:
-    """Those of a CSV."""
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def predictions(text: str) -> Any:
-    """Means and standard deviations."""
-    return np.array([[float(row["mean"]), float(row["std"])] for row in rows(text)])
-
-
-def table(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +156,7 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
     usage = motet(curves, "send")
     for run, *words in (
         (motet(curves, "send", high, client=cem), "high.csv, row 4: y must be a number from -10 to 10, got 40"),
-        (motet(curves, "send", many, client=cem), "may have 100 examples", "sending it again changes nothing"),
+        (motet(curves, "send", many, client=cem), "may have 100 examples", "sending them again changes nothing"),
         (motet(curves, "send", wide, client=cem), "wide.csv: expected as many columns as inputs have numbers, 1,"),
         (motet(curves, "send", text, client=cem), "text.csv, row 2, column y: expected a finite number, got 'much'"),
         (motet(curves, "send", tmp_path / "none", client=cem), "cannot read", "check the file's name"),
@@ -217,7 +165,7 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
         (motet(NOWHERE, "send", own, client="any"), "Connection refused", "check address", "--url, MOTET_URL"),
     ):
         refused(run, *words)
-    assert usage.result().returncode == 2
+    assert usage.result().code == 2
 
 
 def test_status(studies: Studies) -> None:
@@ -304,7 +252,7 @@ def test_predictions_that_are_refused(studies: Studies, tmp_path: Path) -> None:
         (motet(curves, "predict", wide, "--own", own), "wide.csv", "as inputs have numbers, 1,", "got 2: x, z"),
     ):
         refused(run, *words)
-    assert usage.result().returncode == 2
+    assert usage.result().code == 2
 
 
 def test_downloads_and_audits_that_are_refused(studies: Studies, tmp_path: Path) -> None:
@@ -356,7 +304,7 @@ def test_enrolments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
     curves, out, kept = studies.curves, tmp_path / "tokens.csv", table(tmp_path / "kept.csv", "precious")
     taken = motet(curves, "enroll", "nobody", "ann", "bea", "--out", out, operator=OPERATOR)
     for run, *words in (
-        (taken, "'ann' and 1 more are enrolled already, so nobody was", "choose other names"),
+        (taken, "'ann' and 1 more are already enrolled, so no one was", "choose other names"),
         (motet(curves, "enroll", "ida", "ida", operator=OPERATOR), "expected each name once, got 'ida' 2 times"),
         (motet(curves, "enroll", operator=OPERATOR), "got none: give them as arguments, or in a file"),
         (motet(curves, "enroll", "ida", "--out", kept, operator=OPERATOR), "not overwritten", "another name"),

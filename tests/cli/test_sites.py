@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from motet import Disclosed
 from motet.cli.app import app
-from tests.cli.test_remote import NOWHERE, good, motet, predictions, refused, rows, table
+from tests.cli.program import NOWHERE, good, motet, predictions, refused, rows, table
 from tests.scenarios.harness import CURVES, OPERATOR, Program, program, write_study
 
 STUDY = f"""{CURVES}
@@ -121,14 +121,14 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
         (motet(server, "send", visits, "--tokens", visits), "visits.csv: expected the columns name and token"),
         (
             motet(server, "send", visits, "--tokens", clinic.with_tokens("wrong.csv", p1="SECRET")),
-            "no client with the token of p1 in wrong.csv: put a new one there",
+            "the server refused the token of p1 in wrong.csv: put a new one there",
             "all rows of 1 client (p0) are stored",
         ),
         (motet(NOWHERE, "send", visits, "--tokens", tokens), "Connection refused", "--url, MOTET_URL"),
     ]
     for run, *words in runs:
         refused(run, *words)
-        assert "SECRET" not in run.result().stderr
+        assert "SECRET" not in run.result().err
     with server.client(clinic.token("p3")) as client:
         assert all(e["x"][0] < 70 for e in client.examples())
 
@@ -154,14 +154,12 @@ def test_every_client_is_predicted_in_one_table(clinic: Clinic) -> None:
     assert predictions(written)[6:9] == pytest.approx(predictions(good(one)), rel=1e-9)
 
     done = chosen.result()
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-    assert done.stderr.startswith(
-        "2 of 4 clients not in visits.csv (new, p4): predicted as new individuals, the average"
-    )
-    assert [(row["client"], row["hours"]) for row in rows(done.stdout)] == [
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert done.err.startswith("2 of 4 clients not in visits.csv (new, p4): predicted as new individuals, the average")
+    assert [(row["client"], row["hours"]) for row in rows(done.out)] == [
         ("p3", "2.5"), ("new", "1"), ("p2", "2.5"), ("p4", "1"), ("p2", "0"),
     ]  # fmt: skip
-    found = predictions(done.stdout)
+    found = predictions(done.out)
     assert found[[4, 2]] == pytest.approx(predictions(written)[[6, 7]], rel=1e-9)
     average, spread = Disclosed.load(clinic.before).average([[1.0]], return_std=True)
     assert found[[1, 3], 0] == pytest.approx([average[0]] * 2)
@@ -188,7 +186,7 @@ def test_predictions_for_many_that_are_refused(clinic: Clinic) -> None:
         (motet(server, "predict", "--tokens", tokens), "a table with 1 column of numbers", "give INPUTS"),
         (
             motet(server, "predict", at, "--tokens", clinic.with_tokens("wrong.csv", p3="SECRET")),
-            "no client with the token of p3 in wrong.csv: put a new one there",
+            "the server refused the token of p3 in wrong.csv: put a new one there",
         ),
     ):
         refused(run, *words)

@@ -60,11 +60,11 @@ def test_unreachable_says_what_was_tried() -> None:
     with pytest.raises(Unreachable) as caught:
         me.study()
     assert str(caught.value) == (
-        "GET http://study/v1/study was tried 6 times, at last with ConnectError: refused; check address and network"
+        "GET http://study/v1/study failed after 6 attempts: ConnectError: refused; check address and network"
     )
     assert len(server.pauses) == 5
     server.failures = [httpx.Response(502)] * 6
-    with pytest.raises(Unreachable, match="answer 502; it may have been done: look before you repeat it"):
+    with pytest.raises(Unreachable, match="response 502; it may have been carried out: check before you repeat it"):
         me.send([1.0], 1.0)
 
 
@@ -83,7 +83,7 @@ def test_what_must_not_happen_twice_is_repeated_only_where_it_was_not_sent(call:
     assert ask() == ([Enrolled("1", "anna", "s3")] if call == "enroll" else 4)
     assert len(server.requests) == 3
     server.lost = [httpx.ReadTimeout("slow")]
-    with pytest.raises(Unreachable, match=r"once, .* it may have been done"):
+    with pytest.raises(Unreachable, match=r"1 attempt: .* it may have been carried out"):
         ask()
     assert len(server.requests) == 4
 

@@ -42,12 +42,12 @@ def enroll(
 ) -> None:
     """Enrol clients, and show their tokens this once, or write them to a file."""
     with one_line_errors():
-        from motet.client import batches, tables
+        from motet.client import site, tables
 
         wanted = [name.strip() for name in names or ()] + ([] if file is None else tables.read_names(file))
         bar = progress_bar(Console(stderr=True), "clients", len(wanted), "Enrolling")
         with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
-            for new in batches.enroll(server, wanted):
+            for new in site.enroll(server, wanted):
                 keep(new)
                 advance(len(new))
 

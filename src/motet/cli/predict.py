@@ -188,7 +188,6 @@ def _show(asked: Asked, found: list[Prediction], out: Path | None, as_json: bool
 
 def _note(asked: Asked) -> None:
     """Beside the output: some of the new individuals may be known ones, misspelled."""
-
     who = f"{len(asked.new)} of {count(len(asked.rows), 'client')} not in {asked.file} ({first_few(asked.new)})"
     line = f"{who}: predicted as new individuals, the average with the full individual variance."
     sys.stderr.write(f"{printable(line)}\n")

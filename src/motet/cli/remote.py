@@ -77,7 +77,7 @@ def send(
 
 
 def _send_own(file: Path, client: str | None, url: str, as_json: bool) -> None:
-    from motet.client import batches, tables
+    from motet.client import site, tables
 
     mine = client_token()
     with server_at(url, mine) as server:
@@ -85,7 +85,7 @@ def _send_own(file: Path, client: str | None, url: str, as_json: bool) -> None:
     examples = tables.read_examples(file, catalogue, dimension, client)
     bar = progress_bar(Console(stderr=True), "examples", len(examples.X), "Sending")
     with server_at(url, mine, retries=PATIENT) as server, bar as advance:
-        sent = batches.send(server, examples, advance)
+        sent = site.send(server, examples, advance)
     told = f"{sent.accepted} accepted, {sent.duplicates} were there already; {sent.count} in all."
     show(vars(sent) if as_json else told)
 

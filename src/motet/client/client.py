@@ -1,7 +1,8 @@
-"""The SDK: one client of a study, its operator, or a stranger who only downloads, over HTTP.
+"""The SDK: one client of a study, its operator, or anyone who only downloads, over HTTP.
 
 A passive estimate needs the release alone, so nothing but a GET leaves the machine. Every example has an id that is
-made here, so a request that is repeated after a lost answer counts once. What estimates is loaded when it is needed.
+made here, so a request that is repeated after a lost response counts once. The numerical code is loaded when an
+estimate is asked for.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from motet.client.connection import Connection, pause
 from motet.client.payload import check_id, examples_to_list
-from motet.client.responses import field_of
+from motet.client.responses import ExamplePlace, field_of
 from motet.errors import (
     InvalidData,
     MotetError,
     NotReleased,
     ServerError,
     StaleRelease,
+    TooLarge,
     Unauthorized,
     UnknownExample,
     UnknownTask,
@@ -37,8 +39,12 @@ if TYPE_CHECKING:
 
     from motet.release.disclosed import Coefficients, Disclosed, Estimate
 
-ATTEMPTS = 3  # to get coefficients and a release that belong together
-PATIENCE = 90.0  # seconds that a release may take
+EXAMPLES_PER_REQUEST = 500
+NAMES_PER_REQUEST = 500
+COEFFICIENT_ATTEMPTS = 3  # to get coefficients and a release that belong together
+RELEASE_TIMEOUT = 90.0  # seconds that a release may take
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,19 +60,19 @@ class Sent:
 class Enrolled:
     id: str
     name: str
-    token: str = field(repr=False)  # the server shows it this once
+    token: str = field(repr=False)  # the server shows it only once
 
 
-class _Shelf:
-    """The last release that came, with its ETag; replaced as one, so that threads and clients may share it."""
+class _Cache:
+    """The last release that was downloaded, with its ETag; replaced as one, so threads and clients may share it."""
 
-    held: tuple[str, Disclosed] | None = None
+    release: tuple[str, Disclosed] | None = None
 
 
 class Client:
-    """A study's server at ``url``; ``token`` is by default that of MOTET_TOKEN, and "" is none.
+    """A study's server at ``url``; ``token`` is by default that of MOTET_TOKEN, and "" means none.
 
-    ``retries`` is how often a request is repeated. An ``http`` that is given keeps its own settings and is not closed.
+    ``retries`` is how often a request is repeated. If ``http`` is given it keeps its own settings and is not closed.
     """
 
     def __init__(
@@ -81,7 +87,7 @@ class Client:
     ) -> None:
         token = os.environ.get("MOTET_TOKEN", "") if token is None else token
         self._server = Connection(url, token, http=http, timeout=timeout, retries=retries, sleep=sleep)
-        self._shelf = _Shelf()
+        self._cache = _Cache()
 
     def __repr__(self) -> str:
         return f"Client({self._server.url!r}, {'with' if self._server.has_token else 'without'} a token)"
@@ -96,50 +102,51 @@ class Client:
         self._server.close()
 
     def with_token(self, token: str) -> Client:
-        """Another client of the same server, who shares connections and downloads with this one."""
+        """Another client of the same server, which shares connections and downloads with this one."""
         other = copy(self)
-        other._server = self._server.holding(token)
+        other._server = self._server.with_token(token)
         return other
 
-    # --- what anyone may ask ---
+    # --- anyone ---
 
     def study(self) -> dict[str, Any]:
         """The study: its model, policy and budget, the current version, and when the next release is due."""
-        return self._server.answer("GET", "/v1/study")
+        return self._server.request_json("GET", "/v1/study")
 
     def disclosed(self) -> Disclosed:
-        """The current release, downloaded only where it is another than the last one."""
-        held = self._shelf.held
-        response = self._server.request("GET", "/v1/disclosed", headers={"If-None-Match": held[0]} if held else None)
+        """The current release, downloaded only if it is newer than the last one."""
+        cached = self._cache.release
+        headers = {"If-None-Match": cached[0]} if cached else None
+        response = self._server.request("GET", "/v1/disclosed", headers=headers)
         if response.status_code == 304:
-            if held is None:
-                raise ServerError("GET /v1/disclosed: the server says that a release is known here, but none is")
-            return held[1]
+            if cached is None:
+                raise ServerError("GET /v1/disclosed: response 304 (not modified), but no release was downloaded yet")
+            return cached[1]
         from motet.release.disclosed import Disclosed
 
         release = Disclosed.from_bytes(response.content)
         etag = response.headers.get("ETag")
-        self._shelf.held = (etag, release) if etag and etag.isascii() else None
+        self._cache.release = (etag, release) if etag and etag.isascii() else None
         return release
 
     def estimate(self, X: Any = None, y: Any = None, noise: Any = None, individual: Kernel | None = None) -> Estimate:
-        """One's own function: from private examples, which stay here, or without any from those that were sent."""
+        """This client's function: from private examples, which stay here, or without arguments from those it sent."""
         if X is not None and y is not None:
             return self.disclosed().estimate(X, y, noise, individual)
-        if any(given is not None for given in (X, y, noise, individual)):
+        if any(argument is not None for argument in (X, y, noise, individual)):
             raise InvalidData("expected X and y for a passive estimate, or nothing for that of the examples sent")
         release, coefficients = self.coefficients()
         return release.active_estimate(coefficients)
 
     def releases(self, poll: float = 60.0) -> Generator[Disclosed, None, None]:
-        """Every release from now on, as it comes; the current one first, unless it was downloaded before.
+        """Every release from now on, as it is published; the current one first, unless it was downloaded before.
 
-        ``poll`` is how many seconds pass between looks where the server does not tell by itself.
+        If the server offers no stream of events, it is asked every ``poll`` seconds.
         """
-        held = self._shelf.held
-        seen = held[1].digest if held else None
-        with closing(self._moments(poll)) as moments:
-            for _ in moments:
+        cached = self._cache.release
+        seen = cached[1].digest if cached else None
+        with closing(self._release_signals(poll)) as signals:
+            for _ in signals:
                 try:
                     release = self.disclosed()
                 except NotReleased:
@@ -148,8 +155,8 @@ class Client:
                     seen = release.digest
                     yield release
 
-    def _moments(self, poll: float) -> Generator[None, None, None]:
-        """When to look for a release: now, when the stream says so or was lost, else every ``poll`` seconds."""
+    def _release_signals(self, poll: float) -> Generator[None, None, None]:
+        """Yields when to look for a release: now, at each event, when the stream was lost, else every ``poll`` s."""
         yield
         failures = 0
         while True:
@@ -167,7 +174,7 @@ class Client:
             self._server.sleep(poll)
             yield
 
-    # --- a client's own ---
+    # --- a client ---
 
     def send(self, x: Any, y: float, noise: float = 1.0, id: str | None = None) -> Sent:
         """One example: ``x`` is a catalogue's name or a list of numbers; with an ``id`` the call may be repeated."""
@@ -180,95 +187,132 @@ class Client:
         noise: Any = None,
         ids: Sequence[str] | None = None,
         *,
-        chunk: int = 500,
+        chunk: int = EXAMPLES_PER_REQUEST,
         progress: Callable[[int, int], object] | None = None,
     ) -> Sent:
-        """Many examples, ``chunk`` of them in a request that is taken whole or not at all; see ``send`` for ``ids``."""
+        """Many examples, at most ``chunk`` in a request, which is stored whole or not at all; see ``send`` for ids."""
         if chunk < 1:
             raise InvalidData(f"chunk must be a positive number of examples, got {chunk!r}")
         examples = examples_to_list(X, y, noise, ids)
         n, total = len(examples), Sent(0, 0, 0)
-        for begin in range(0, n, chunk):
-            end = min(begin + chunk, n)
-            try:
-                sent = self._post(examples[begin:end])
-            except MotetError as error:
-                if chunk >= n:
-                    raise
-                which = f"in the request with examples {begin} to {end - 1} of {n} (those before it are stored)"
-                raise type(error)(f"{which}: {error}") from error
-            total = Sent(total.accepted + sent.accepted, total.duplicates + sent.duplicates, sent.count)
-            if progress is not None:
-                progress(end, n)
-        if ids is None:  # nobody else has these ids: a duplicate is our own, whose answer was lost
+        try:
+            for total in self.send_requests(examples, chunk):
+                if progress is not None:
+                    progress(total.accepted + total.duplicates, n)
+        except MotetError as error:
+            place, stored = ExamplePlace.parse(error.where), total.accepted + total.duplicates
+            message = f"{error}" if place is None else f"example {place.example} of {n}: {error}"
+            raise error.reworded(message + (f"; the first {stored} are stored" if stored else "")) from error
+        if ids is None:  # nobody else has these ids: a duplicate is of our own request, whose response was lost
             total = Sent(total.accepted + total.duplicates, 0, total.count)
         return total
 
-    def _post(self, examples: list[dict[str, Any]]) -> Sent:
-        found = self._server.answer("POST", "/v1/examples", json={"examples": examples})
-        return Sent(*(field_of(found, name, int) for name in ("accepted", "duplicates", "count")))
+    def send_requests(self, examples: Sequence[dict[str, Any]], chunk: int = EXAMPLES_PER_REQUEST) -> Iterator[Sent]:
+        """``examples`` of ``examples_to_list``, in as many requests as needed; yields the totals after each of them.
+
+        An error's ``where`` counts from the first of the examples.
+        """
+        total = Sent(0, 0, 0)
+
+        def request(begin: int, end: int) -> Sent:
+            try:
+                body = self._server.request_json("POST", "/v1/examples", json={"examples": examples[begin:end]})
+            except MotetError as error:
+                if (place := ExamplePlace.parse(error.where)) is not None:
+                    error.where = str(place._replace(example=begin + place.example))
+                raise
+            return Sent(*(field_of(body, name, int) for name in ("accepted", "duplicates", "count")))
+
+        for sent in _in_requests(len(examples), chunk, request):
+            total = Sent(total.accepted + sent.accepted, total.duplicates + sent.duplicates, sent.count)
+            yield total
 
     def me(self) -> dict[str, Any]:
-        """What the server knows of this client."""
-        return self._server.answer("GET", "/v1/me")
+        """What the server stores about this client."""
+        return self._server.request_json("GET", "/v1/me")
 
     def coefficients(self) -> tuple[Disclosed, Coefficients]:
-        """The current release, and what the server makes of it with the examples that this client sent."""
+        """The current release, and this client's coefficients for it, from the examples that it sent."""
         from motet.release.coefficients import coefficients_from_dict, release_of
 
-        for attempt in range(ATTEMPTS):
+        for attempt in range(COEFFICIENT_ATTEMPTS):
             if attempt:
                 self._server.sleep(pause(attempt))
-            data = self._server.answer("GET", "/v1/me/coefficients")
-            held = self._shelf.held
-            release = held[1] if held and held[1].digest == release_of(data) else self.disclosed()
-            if release.digest == release_of(data):
-                return release, coefficients_from_dict(data, release.landmarks.shape[1])
-        raise StaleRelease(f"coefficients and release did not belong together {ATTEMPTS} times: try again later")
+            body = self._server.request_json("GET", "/v1/me/coefficients")
+            digest, cached = release_of(body), self._cache.release
+            release = cached[1] if cached and cached[1].digest == digest else self.disclosed()
+            if release.digest == digest:
+                return release, coefficients_from_dict(body, release.landmarks.shape[1])
+        raise StaleRelease(
+            f"coefficients and release were of different versions {COEFFICIENT_ATTEMPTS} times: try again later"
+        )
 
     def examples(self) -> Iterator[dict[str, Any]]:
-        """All examples that the server has of this client."""
+        """All examples that the server stores of this client."""
         return self._server.pages("/v1/me/examples", "examples")
 
     def replace(self, id: str, x: Any, y: float, noise: float = 1.0) -> None:
-        """Put another example in the place of one."""
+        """Replace the example that has this id."""
         (example,) = examples_to_list([x], [y], [noise], [id])
         del example["id"]
-        self._server.request("PUT", f"/v1/me/examples/{_part(id)}", json=example)
+        self._server.request("PUT", f"/v1/me/examples/{_path_part(id)}", json=example)
 
     def remove(self, id: str) -> None:
-        self._server.request("DELETE", f"/v1/me/examples/{_part(id)}", done=(UnknownExample,))
+        """Remove the example that has this id."""
+        self._server.request("DELETE", f"/v1/me/examples/{_path_part(id)}", done=(UnknownExample,))
 
     def forget_me(self) -> None:
-        """Take back everything of this client, and its token with it."""
-        self.me()  # the token is good now, so where it is not after a lost answer, it was forgotten
+        """Delete everything of this client, its token included."""
+        self.me()  # the token is valid now, so if it is not after a lost response, the client was forgotten
         self._server.request("DELETE", "/v1/me", done=(Unauthorized, UnknownTask))
 
-    # --- the operator's ---
+    # --- the operator ---
 
     def enroll(self, names: Iterable[str]) -> list[Enrolled]:
-        """New clients, with the tokens to hand to them."""
+        """New clients, all in one request, with the tokens to hand to them."""
         listed = [names] if isinstance(names, str) else list(names)
-        found = self._server.answer("POST", "/v1/clients", json={"names": listed}, once=True)
-        new = field_of(found, "clients", list)
-        return [Enrolled(*(field_of(client, name, str) for name in ("id", "name", "token"))) for client in new]
+        body = self._server.request_json("POST", "/v1/clients", json={"names": listed}, once=True)
+        clients = field_of(body, "clients", list)
+        return [Enrolled(*(field_of(client, name, str) for name in ("id", "name", "token"))) for client in clients]
+
+    def enroll_many(self, names: Sequence[str]) -> Iterator[list[Enrolled]]:
+        """New clients, request by request, so that no token is lost if a later request fails."""
+        return _in_requests(len(names), NAMES_PER_REQUEST, lambda begin, end: self.enroll(names[begin:end]))
 
     def clients(self) -> list[dict[str, Any]]:
+        """All clients: id, name, how many examples, and whether the token is revoked."""
         return list(self._server.pages("/v1/clients", "clients"))
 
     def revoke(self, id: str) -> None:
-        """The client's token opens nothing any more; its examples stay."""
-        self._server.request("DELETE", f"/v1/clients/{_part(id)}")
+        """Make the client's token invalid; its examples stay."""
+        self._server.request("DELETE", f"/v1/clients/{_path_part(id)}")
 
     def rotate(self, id: str) -> str:
         """A new token in place of the client's old one."""
-        return field_of(self._server.answer("POST", f"/v1/clients/{_part(id)}/token"), "token", str)
+        return field_of(self._server.request_json("POST", f"/v1/clients/{_path_part(id)}/token"), "token", str)
 
     def release_now(self) -> int:
-        """Ask for a release, where the policy allows; its version."""
-        return field_of(self._server.answer("POST", "/v1/releases", once=True, patience=PATIENCE), "version", int)
+        """Ask for a release, if the policy allows it; returns its version."""
+        body = self._server.request_json("POST", "/v1/releases", once=True, timeout=RELEASE_TIMEOUT)
+        return field_of(body, "version", int)
 
 
-def _part(id: str) -> str:
+def _in_requests(n: int, size: int, request: Callable[[int, int], T]) -> Iterator[T]:
+    """``request(begin, end)`` for 0 to n in steps of ``size``; a step that is too large for the server is halved."""
+    begin = 0
+    while begin < n:
+        end = min(begin + size, n)
+        try:
+            result = request(begin, end)
+        except TooLarge:
+            if end - begin == 1:
+                raise
+            size = (end - begin) // 2
+            continue
+        yield result
+        begin = end
+
+
+def _path_part(id: str) -> str:
     """An id as a part of an address."""
     return quote(check_id(id), safe="")

@@ -1,7 +1,7 @@
-"""Requests to a study's server that survive a bad network, and the server's errors as ours.
+"""Requests to a study's server that survive a bad network, and the server's errors as exceptions of ours.
 
-A request is repeated after lost connections, time-outs and answers of a server that is busy or restarting, with
-growing pauses. This knows of HTTP and nothing of studies; ``motet.client`` stands on it.
+A request is repeated after a lost connection, a time-out or a response of a server that is busy or restarting, with
+growing pauses. This module knows HTTP and nothing of studies; ``motet.client.client`` is built on it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from typing import Any
 import httpx
 
 from motet.client.responses import (
-    BY_CODE,
+    ERROR_BY_CODE,
     Outcome,
-    asked_to_wait,
+    error_body,
     error_class,
     event_names,
     field_of,
-    is_passing,
+    is_transient,
     may_be_done,
-    said,
+    retry_after,
 )
 from motet.errors import InvalidData, MotetError, ServerError, Unreachable
-from motet.text import printable, times
+from motet.text import count, printable
 
-LONGEST = 60.0  # seconds that a server may ask us to wait
+MAX_WAIT_SECONDS = 60.0  # that a server may ask for
+MAX_MESSAGE_LETTERS = 600
 
 
 class Connection:
-    """``request`` and ``events`` at one address, with one token; closes the httpx client only where it is its own."""
+    """``request`` and ``events`` at one address with one token; closes only an httpx client that it made itself."""
 
     def __init__(
         self,
@@ -43,25 +44,25 @@ class Connection:
         retries: int,
         sleep: Callable[[float], object],
     ) -> None:
-        self.url = _address(url)
+        self.url = _checked_url(url)
         self.sleep = sleep
-        self._token = _checked(token)
+        self._token = _checked_token(token)
         self._retries = retries
-        self._is_own = http is None
+        self._closes_http = http is None
         self._http = httpx.Client(timeout=timeout) if http is None else http
 
     @property
     def has_token(self) -> bool:
         return bool(self._token)
 
-    def holding(self, token: str) -> Connection:
-        """The same with another token."""
+    def with_token(self, token: str) -> Connection:
+        """The same connection with another token."""
         other = copy(self)
-        other._token, other._is_own = _checked(token), False
+        other._token, other._closes_http = _checked_token(token), False
         return other
 
     def close(self) -> None:
-        if self._is_own:
+        if self._closes_http:
             self._http.close()
 
     def request(
@@ -72,45 +73,45 @@ class Connection:
         once: bool = False,
         done: tuple[type[MotetError], ...] = (),
         headers: dict[str, str] | None = None,
-        patience: float | None = None,
+        timeout: float | None = None,
         **content: Any,
     ) -> httpx.Response:
-        """The server's answer, unless it is an error.
+        """The server's response, unless it is an error.
 
-        What must not happen twice, ``once``, is repeated only where it cannot have happened. Errors that are
-        ``done`` are fine where an earlier attempt may have done it and its answer was lost. ``patience`` is how many
-        seconds an answer may take.
+        ``once``: the request must not be carried out twice, so it is repeated only if it cannot have been.
+        ``done``: errors that mean success if an earlier attempt may have been carried out and its response was lost.
+        ``timeout``: seconds that a response may take.
         """
-        if patience is not None:
-            content["extensions"] = {"timeout": self._waiting(patience).as_dict()}
+        if timeout is not None:
+            content["extensions"] = {"timeout": self._timeouts(timeout).as_dict()}
         attempt, perhaps_done = 1, False
         while True:
-            outcome = self._tried(method, path, headers or {}, content)
-            if isinstance(outcome, httpx.Response) and not is_passing(outcome):
-                return self._good(outcome, done if perhaps_done else ())
+            outcome = self._try(method, path, headers or {}, content)
+            if isinstance(outcome, httpx.Response) and not is_transient(outcome):
+                return self._successful(outcome, done if perhaps_done else ())
             perhaps_done = perhaps_done or may_be_done(outcome)
-            wait = max(pause(attempt), asked_to_wait(outcome))
-            if attempt > self._retries or wait > LONGEST or (once and perhaps_done):
-                raise self._given_up(f"{method} {self.url}{path}", outcome, attempt, perhaps_done and method != "GET")
+            wait = max(pause(attempt), retry_after(outcome))
+            if attempt > self._retries or wait > MAX_WAIT_SECONDS or (once and perhaps_done):
+                raise self._failure(f"{method} {self.url}{path}", outcome, attempt, perhaps_done and method != "GET")
             self.sleep(wait)
             attempt += 1
 
-    def answer(self, method: str, path: str, **how: Any) -> dict[str, Any]:
-        """The same, where the answer is a JSON object."""
-        response = self.request(method, path, **how)
+    def request_json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """``request`` for a response that is a JSON object."""
+        response = self.request(method, path, **options)
         try:
-            found = response.json()
+            body = response.json()
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise ServerError(f"{method} {path}: expected a JSON object; is {self.url} a motet server?")
-        return found
+            body = None
+        if not isinstance(body, dict):
+            raise ServerError(f"{method} {path}: expected a JSON object; is {self.url} a Motet server?")
+        return body
 
     def pages(self, path: str, name: str) -> Iterator[dict[str, Any]]:
         """All entries of a list that comes in pages."""
         after = None
         while True:
-            page = self.answer("GET", path, params=None if after is None else {"after": after})
+            page = self.request_json("GET", path, params=None if after is None else {"after": after})
             yield from field_of(page, name, list)
             if page.get("next") is None:
                 return
@@ -119,42 +120,42 @@ class Connection:
             after = page["next"]
 
     def events(self, path: str, name: str, *, silence: float) -> Generator[None, None, None]:
-        """Once when a stream of server-sent events is open, then at each of that ``name``, until it is lost.
+        """Yields when a stream of server-sent events is open, and at each event of that name, until it is lost.
 
-        It counts as lost when nothing comes for ``silence`` seconds. A stream that is refused raises.
+        A stream without any line for ``silence`` seconds counts as lost. A stream that is refused raises.
         """
-        headers, timeout = self._with_token({"Accept": "text/event-stream"}), self._waiting(silence)
+        headers, timeouts = self._with_token({"Accept": "text/event-stream"}), self._timeouts(silence)
         try:
-            with self._http.stream("GET", self.url + path, headers=headers, timeout=timeout) as response:
-                if is_passing(response):
+            with self._http.stream("GET", self.url + path, headers=headers, timeout=timeouts) as response:
+                if is_transient(response):
                     return
-                self._good(response)
+                self._successful(response)
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise ServerError(f"GET {path}: expected a stream of events")
                 yield
-                for found in event_names(response.iter_lines()):
-                    if found == name:
+                for event in event_names(response.iter_lines()):
+                    if event == name:
                         yield
         except httpx.RequestError:
             return
 
-    def _tried(self, method: str, path: str, headers: dict[str, str], content: dict[str, Any]) -> Outcome:
+    def _try(self, method: str, path: str, headers: dict[str, str], content: dict[str, Any]) -> Outcome:
         try:
             return self._http.request(method, self.url + path, headers=self._with_token(headers), **content)
         except httpx.TransportError as error:
             return error
         except httpx.RequestError as error:
-            raise ServerError(f"{method} {path}: {type(error).__name__}; is {self.url} a motet server?") from None
+            raise ServerError(f"{method} {path}: {type(error).__name__}; is {self.url} a Motet server?") from None
 
-    def _waiting(self, seconds: float) -> httpx.Timeout:
-        """The usual time-outs, but for how long the server may be silent."""
+    def _timeouts(self, read: float) -> httpx.Timeout:
+        """The usual time-outs, except for how long the server may be silent."""
         usual = self._http.timeout
-        return httpx.Timeout(connect=usual.connect, read=seconds, write=usual.write, pool=usual.pool)
+        return httpx.Timeout(connect=usual.connect, read=read, write=usual.write, pool=usual.pool)
 
     def _with_token(self, headers: dict[str, str]) -> dict[str, str]:
         return headers | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
 
-    def _good(self, response: httpx.Response, done: tuple[type[MotetError], ...] = ()) -> httpx.Response:
+    def _successful(self, response: httpx.Response, done: tuple[type[MotetError], ...] = ()) -> httpx.Response:
         if response.is_success or response.status_code == 304:
             return response
         response.read()
@@ -164,39 +165,50 @@ class Connection:
         raise error
 
     def _error(self, response: httpx.Response) -> MotetError:
-        """The server's error as the class that has its code."""
+        """The server's error as the class that has its code, with its ``where``."""
         status = response.status_code
         request = f"{response.request.method} {response.request.url.path}"
-        code, message = said(response)
-        kind = error_class(status, code)
+        body = error_body(response)
+        kind = error_class(status, body.code)
+        message = body.message
         if message is None:
-            message = f"{request} was answered with {status} and no reason; is {self.url} a motet server?"
+            message = f"{request}: response {status} without a reason; is {self.url} a Motet server?"
         elif kind is ServerError:
-            message = f"{request} was answered with {status}: {message}"
+            message = f"{request}: response {status}: {message}"
         if status == 401:
-            message += "; check the token" if self._token else "; give a token= or set MOTET_TOKEN"
-        return kind(self._shown(message))
+            message += "; check the token" if self._token else "; give token= or set MOTET_TOKEN"
+        error = kind(self._redacted(message))
+        error.where = None if body.where is None else self._redacted(body.where)
+        return error
 
-    def _given_up(self, request: str, last: Outcome, attempts: int, perhaps_done: bool) -> MotetError:
-        """The server's reason where it gave one of ours, else that it cannot be reached."""
-        if isinstance(last, httpx.Response) and (said(last)[0] in BY_CODE or last.status_code == 429):
-            return self._error(last)
-        what = f"answer {last.status_code}" if isinstance(last, httpx.Response) else f"{type(last).__name__}: {last}"
-        advice = "it may have been done: look before you repeat it" if perhaps_done else "check address and network"
-        return Unreachable(self._shown(f"{request} was tried {times(attempts)}, at last with {what}; {advice}"))
+    def _failure(self, request: str, last: Outcome, attempts: int, perhaps_done: bool) -> MotetError:
+        """After the last attempt: the server's reason if it gave one, else that it cannot be reached."""
+        if isinstance(last, httpx.Response):
+            if error_body(last).code in ERROR_BY_CODE or last.status_code == 429:
+                return self._error(last)
+            reason = f"response {last.status_code}"
+        else:
+            reason = f"{type(last).__name__}: {last}"
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            advice = "if the server's certificate is of your own authority, set SSL_CERT_FILE to that authority's file"
+        elif perhaps_done:
+            advice = "it may have been carried out: check before you repeat it"
+        else:
+            advice = "check address and network"
+        return Unreachable(self._redacted(f"{request} failed after {count(attempts, 'attempt')}: {reason}; {advice}"))
 
-    def _shown(self, text: str) -> str:
-        """One line, not too long, and without the token, whatever a server says."""
+    def _redacted(self, text: str) -> str:
+        """One line of limited length, and without the token, whatever a server writes."""
         line = printable(text)
-        return (line.replace(self._token, "…") if self._token else line)[:600]
+        return (line.replace(self._token, "…") if self._token else line)[:MAX_MESSAGE_LETTERS]
 
 
 def pause(attempt: int) -> float:
-    """Seconds to wait after an attempt, the first being 1: twice as long each time, and never in step with others."""
+    """Seconds to wait after an attempt, the first being 1: twice as long each time, with a random part."""
     return 0.25 * 2.0 ** min(attempt, 7) * random.uniform(0.5, 1.0)
 
 
-def _address(url: str) -> str:
+def _checked_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
@@ -208,8 +220,8 @@ def _address(url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def _checked(token: str) -> str:
+def _checked_token(token: str) -> str:
     """A token that may stand in a header; the message never shows it."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidData("a token has no spaces, line ends or letters beyond ASCII: copy it again, nothing around it")
+        raise InvalidData("a token has only ASCII letters, and no spaces or line ends: copy it again, without quotes")
     return token
