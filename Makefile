@@ -1,21 +1,24 @@
 # Each target but lock works alone on a fresh clone with Python and make.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.complete
 ARGS ?=
 
 .PHONY: setup demo test check bench docs lock clean
 
-setup: $(STAMP)
+# The demo needs the server's packages; everything else those of development, in the same environment.
+.venv/.demo: requirements.txt pyproject.toml
+	@$(PYTHON) tools/install.py requirements.txt "540 MB"
+	@touch $@
 
-$(STAMP): requirements-dev.txt pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $(STAMP)
+.venv/.complete: requirements-dev.txt pyproject.toml
+	@$(PYTHON) tools/install.py requirements-dev.txt "1.4 GB in all"
+	@touch .venv/.demo $@
 
-demo: setup
-	$(BIN)/motet demo $(ARGS)
+setup: .venv/.complete
+
+# In a job of its own at a terminal: Ctrl-C ends the demo, and make reports no error.
+demo: .venv/.demo
+	@if [ -t 0 ]; then set -m; fi; $(BIN)/motet demo $(ARGS)
 
 test: setup
 	$(BIN)/python -m pytest -n auto $(ARGS)
@@ -32,10 +35,11 @@ bench: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
-# Renews the pins (needs uv); the file names no package index.
+# Renews the pins (needs uv). The files agree, and name no package index.
+LOCK := uv pip compile pyproject.toml --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 lock:
-	uv pip compile pyproject.toml --universal --all-extras --group dev --generate-hashes --no-header --no-annotate \
-	  --python-version 3.11 --upgrade --output-file requirements-dev.txt
+	$(LOCK) --all-extras --group dev --upgrade --output-file requirements-dev.txt
+	$(LOCK) --extra server --group build --upgrade --constraint requirements-dev.txt --output-file requirements.txt
 
 clean:
 	rm -rf .venv site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
