@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -49,11 +50,19 @@ def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
 
 def write_study(folder: Path, body: str) -> Path:
     """A study file on a free port, with no limit to the rate of requests."""
+    path = folder / "study.toml"
+    path.write_text(f'[study]\nname = "Scenario"\n{body}\n[server]\nport = 8000\nrate = 1e6\n', encoding="utf-8")
+    return with_free_port(path)
+
+
+def with_free_port(study: Path) -> Path:
+    """The same file, with another port in place of its own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    path = folder / "study.toml"
-    path.write_text(f'[study]\nname = "Scenario"\n{body}\n[server]\nport = {port}\nrate = 1e6\n', encoding="utf-8")
-    return path
+    text, places = re.subn(r"^port = \d+$", f"port = {port}", study.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert places == 1
+    study.write_text(text, encoding="utf-8")
+    return study
 
 
 class Place:
@@ -94,20 +103,24 @@ class Place:
 
 
 class Program(Place):
-    """``motet serve`` as people run it, with the publisher that it begins."""
+    """``motet serve`` as people run it, with its publisher; without a ``token`` the operator's is the database's."""
 
-    def __init__(self, study: Path, *options: str, verify: ssl.SSLContext | bool = True) -> None:
+    def __init__(
+        self, study: Path, *options: str, verify: ssl.SSLContext | bool = True, token: str | None = OPERATOR
+    ) -> None:
         super().__init__(study)
         self._options, self._verify = options, verify
+        self._environment = (
+            os.environ | {"OPENBLAS_NUM_THREADS": "1"} | ({"MOTET_OPERATOR_TOKEN": token} if token else {})
+        )
         if "--certfile" in options:
             self.url = self.url.replace("http:", "https:")
         self.start()
 
     def start(self) -> None:
-        environment = os.environ | {"MOTET_OPERATOR_TOKEN": OPERATOR, "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "motet", "serve", str(self.study), *self._options]
         with self.study.with_suffix(".log").open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
         poll(self._started, START, f"{self.url}/readyz")
 
     def _started(self) -> bool:
@@ -141,9 +154,9 @@ class Program(Place):
 
 
 @contextmanager
-def program(study: Path, *options: str, verify: ssl.SSLContext | bool = True) -> Iterator[Program]:
+def program(study: Path, *options: str, **how: Any) -> Iterator[Program]:
     """Served until the end, and then nothing of it is left."""
-    running = Program(study, *options, verify=verify)
+    running = Program(study, *options, **how)
     try:
         yield running
         running.end()
