@@ -140,7 +140,7 @@ def test_sizes_of_releases_and_of_the_database(tmp_path: Path) -> None:
     kilobytes = [sizes.released(model) / 1e3 for name, model in sizes.bases() if "2,000" not in name]
     listed = [float(number) for number in re.findall(r"[\d.]+", told["a release on a grid of 25 times"])]
     listed += map(float, re.findall(r"\d+", told["a release over 489 items with 19 features, rank 20, 40, 80"]))
-    listed += [1e3 * float(told["the same with a growing basis (exact only)"].split()[0])]
+    listed += [1e3 * float(told["the same with a growing basis (policy `exact` only)"].split()[0])]
     assert kilobytes == pytest.approx(listed, rel=0.1)
     path = tmp_path / "study.toml"
     path.write_text(sizes.STUDY.format(port=8000), encoding="utf-8")
