@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from motet import Disclosed, Eigen, Engine, Model
 from motet.arrays import Array, Index
 from motet.model.catalogue import Catalogue
-from motet.model.shift import Shift
+from motet.model.tasks import Shift
 from motet.music import simulation as music
 from motet.music.reproduce import ARTICLE, preference
 from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
@@ -103,7 +103,7 @@ def estimates(disclosed: Disclosed, artist: Index, rating: Array) -> tuple[Array
     """
     model, rows = disclosed.model, artists().rows
     F = disclosed.basis.columns(rows)
-    own = Shift(model.individual, model.individual_share, disclosed.basis, model.common_share)
+    own = Shift.of(model, model.individual, disclosed.basis)
     K = own.gram(rows) + model.common_share * F @ disclosed.posterior.factor.solve(F.T)
     parts = [slice(k, k + BLOCK) for k in range(0, len(artist), BLOCK)]
     found = [_given(K, F @ disclosed.theta, model.lam, artist[part], rating[part]) for part in parts]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from motet.model.basis import Eigen, Features, Landmarks
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
-    from motet.release.disclosed import Coefficients, Disclosed, Estimate
+    from motet.release.coefficients import Coefficients
+    from motet.release.disclosed import Disclosed, Estimate
 
 __version__ = "0.1.0"
 
@@ -48,7 +49,7 @@ __all__ = [
 _HOME = {
     "Catalogue": "model.catalogue",
     "Client": "client.client",
-    "Coefficients": "release.disclosed",
+    "Coefficients": "release.coefficients",
     "Disclosed": "release.disclosed",
     "Eigen": "model.basis",
     "Engine": "learning.engine",

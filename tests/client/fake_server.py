@@ -9,7 +9,6 @@ import httpx
 
 from motet import Client, Disclosed, Engine, Model
 from motet.kernels import RBF, DotProduct
-from motet.release.coefficients import coefficients_to_dict
 
 TOKEN = "a-very-secret-token"
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1, sigma2=1.0)
@@ -88,7 +87,7 @@ class FakeServer:
             case ["me"], _:
                 return httpx.Response(200, json={"id": "u"})
             case ["me", "coefficients"], _:
-                return httpx.Response(200, json=coefficients_to_dict(self.engine.coefficients("u")))
+                return httpx.Response(200, json=self.engine.coefficients("u").to_dict())
             case ["me", "examples"], _:
                 return self._page(request.url.params.get("after", ""))
             case ["me", "examples", id], "PUT":

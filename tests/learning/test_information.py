@@ -11,7 +11,7 @@ from motet import Engine, Landmarks, Model
 from motet.errors import WrongDimension
 from motet.kernels import RBF, DotProduct
 from motet.learning.information import Information
-from motet.model.tasks import Own
+from motet.model.tasks import Task
 from tests.learning.test_engine import GRID, Triple, triples
 from tests.oracles import Array
 
@@ -71,11 +71,11 @@ def test_different_kinds_do_not_add() -> None:
 def test_folding_repeats() -> None:
     """w̄ = (Σ 1/wᵢ)⁻¹, ȳ = w̄ Σ yᵢ/wᵢ, and a single row keeps its very bits."""
     X = np.array([[1.0], [2.0], [1.0], [1.0]])
-    own = Own.of(X, np.array([1.0, 0.1, 3.0, 5.0]), np.array([1.0, 0.3, 2.0, 4.0]))
-    np.testing.assert_array_equal(own.X, [[1.0], [2.0]])
-    np.testing.assert_allclose(own.noise, [1 / (1 + 1 / 2 + 1 / 4), 0.3])
-    np.testing.assert_allclose(own.y, [(1 + 3 / 2 + 5 / 4) / (1 + 1 / 2 + 1 / 4), 0.1])
-    assert (own.y[1], own.noise[1]) == (0.1, 0.3)
+    task = Task.of(X, np.array([1.0, 0.1, 3.0, 5.0]), np.array([1.0, 0.3, 2.0, 4.0]))
+    np.testing.assert_array_equal(task.X, [[1.0], [2.0]])
+    np.testing.assert_allclose(task.noise, [1 / (1 + 1 / 2 + 1 / 4), 0.3])
+    np.testing.assert_allclose(task.y, [(1 + 3 / 2 + 5 / 4) / (1 + 1 / 2 + 1 / 4), 0.1])
+    assert (task.y[1], task.noise[1]) == (0.1, 0.3)
 
 
 def test_sums_over_inputs_are_scattered_inverses() -> None:
@@ -105,7 +105,7 @@ def test_large_batches_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
             engine.learn_many(tasks, x, y)
         expected = whole.disclose()
         with monkeypatch.context() as patch:
-            patch.setattr("motet.model.tasks.CHUNK", 50)
+            patch.setattr("motet.learning.batches.CHUNK", 50)
             np.testing.assert_allclose(pieces.disclose().Lambda, expected.Lambda, rtol=1e-12, atol=1e-9)
 
 

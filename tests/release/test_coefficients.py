@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from motet.errors import InvalidRelease
-from motet.release.coefficients import coefficients_from_dict, coefficients_to_dict
-from motet.release.disclosed import Coefficients
+from motet.release.coefficients import Coefficients
 from tests.client.fake_server import learned
 
 FIELDS = ("release", "inputs", "y", "noise", "a", "kernel", "released")
@@ -36,7 +35,7 @@ def coefficients(changed: bool) -> Coefficients:
 @pytest.mark.parametrize("changed", [False, True])
 def test_there_and_back_changes_no_bit(changed: bool) -> None:
     mine = coefficients(changed)
-    read = coefficients_from_dict(json.loads(json.dumps(coefficients_to_dict(mine), allow_nan=False)), 1)
+    read = Coefficients.from_dict(json.loads(json.dumps(mine.to_dict(), allow_nan=False)), 1)
     for name in ("inputs", "y", "noise", "a"):
         np.testing.assert_array_equal(getattr(read, name), getattr(mine, name), strict=True)
     assert (read.release, read.kernel) == (mine.release, mine.kernel)
@@ -71,21 +70,21 @@ def test_there_and_back_changes_no_bit(changed: bool) -> None:
     ],
 )
 def test_what_a_hostile_server_says_is_refused(name: str, value: Any) -> None:
-    data = coefficients_to_dict(coefficients(False))
+    data = coefficients(False).to_dict()
     with pytest.raises(InvalidRelease, match="not a client's coefficients"):
-        coefficients_from_dict(data | {name: value}, 1)
+        Coefficients.from_dict(data | {name: value}, 1)
     if value is None:
         del data[name]
         with pytest.raises(InvalidRelease, match="not a client's coefficients"):
-            coefficients_from_dict(data, 1)
+            Coefficients.from_dict(data, 1)
 
 
 @given(name=st.sampled_from(FIELDS), value=ANYTHING)
 @settings(max_examples=200, deadline=None)
 def test_anything_is_read_or_refused_cleanly(name: str, value: Any) -> None:
-    data = coefficients_to_dict(coefficients(False)) | {name: value}
+    data = coefficients(False).to_dict() | {name: value}
     for said in (data, value):
         try:
-            coefficients_from_dict(said, 1)
+            Coefficients.from_dict(said, 1)
         except InvalidRelease:
             continue

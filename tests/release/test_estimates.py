@@ -11,7 +11,7 @@ from motet import Disclosed, Engine, Landmarks, Model
 from motet.arrays import Array
 from motet.errors import NotPositiveDefinite
 from motet.kernels import RBF, DotProduct, ExpSineSquared
-from motet.model.tasks import Own
+from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import release as private_release
 from motet.release import estimates as panel
@@ -24,7 +24,7 @@ from tests.streams import CASES, engine_of, probes, problem
 
 
 def alone(release: Disclosed, member: Member) -> Estimate:
-    if not isinstance(member, Own):
+    if not isinstance(member, Task):
         return release.active_estimate(member)
     if len(member.y):
         return release.estimate(member.X, member.y, member.noise)
@@ -48,11 +48,11 @@ def hard(name: str, bias: str) -> Problem:
     return p
 
 
-def of(p: Problem, task: str) -> Own:
+def of(p: Problem, task: str) -> Task:
     """A task's examples, at inputs that were seen and at others."""
     rows = np.array([t == task for t in p.tasks])
     X = p.X[rows] + np.where(np.arange(rows.sum()) % 2, 0.2, 0.0)[:, None]
-    return Own.of(X, p.y[rows], p.noise[rows])
+    return Task.of(X, p.y[rows], p.noise[rows])
 
 
 @pytest.mark.parametrize("bias", ["none", "constant", "linear"])
@@ -66,7 +66,7 @@ def test_each_is_predicted_as_if_alone(name: str, bias: str, basis: str, monkeyp
     engine = engine_of(p, ~mine, sigma2=1.5, **spec)
     release = engine.disclose()
     engine.learn("t1", p.X[0], 1.0)
-    members: list[Member] = [of(p, "t4"), of(p, "t5"), of(p, "t4").nothing]
+    members: list[Member] = [of(p, "t4"), of(p, "t5"), Task.empty(p.X.shape[1])]
     members += [engine.coefficients(task, release) for task in ("t0", "t1", "t2")]
     X = probes(p)
     check(release, ((member, X) for member in members))
@@ -79,9 +79,9 @@ def test_private_releases(name: str) -> None:
     ledger = Ledger(epsilon=3.0, releases=2)
     release = private_release(study(name, 40), mechanism(name), ledger, noise=rounded_gaussian(1)).disclosed
     rng = np.random.default_rng(2)
-    own = [Own.of(rows_of(name, rng, n), rng.normal(size=n), np.ones(n)) for n in (1, 4, 9)]
-    active = [release.coefficients(one, one.nothing, release.model.individual) for one in own]
-    members: list[Member] = [*own, *active, own[0].nothing]
+    own = [Task.of(rows_of(name, rng, n), rng.normal(size=n), np.ones(n)) for n in (1, 4, 9)]
+    active = [release.coefficients(one, Task.empty(one.X.shape[1]), release.model.individual) for one in own]
+    members: list[Member] = [*own, *active, Task.empty(own[0].X.shape[1])]
     check(release, ((member, rows_of(name, rng, 6)) for member in members))
 
 
@@ -91,14 +91,14 @@ def test_who_alone_shows_the_bias(others: int) -> None:
     engine = Engine(model)
     for task in range(others):
         engine.learn(task, [0.0], 1.0 + task)
-    own = Own.of(np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 9.0, 17.0]), np.ones(3))
-    check(engine.disclose(), [(own, np.array([[-1.0], [0.5]])), (own.nothing, np.array([[2.0]]))])
+    own = Task.of(np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 9.0, 17.0]), np.ones(3))
+    check(engine.disclose(), [(own, np.array([[-1.0], [0.5]])), (Task.empty(1), np.array([[2.0]]))])
 
 
 def test_a_new_individual_is_the_average_with_the_variance_of_the_shift() -> None:
     release = engine_of(hard("ard", "constant"), sigma2=1.5).disclose()
     X = probes(hard("ard", "constant"))
-    nobody = Own(X[:0], np.empty(0), np.empty(0))
+    nobody = Task.empty(X.shape[1])
     ((mean, std),) = panel.predict(release, [(nobody, X)])
     average, spread = release.average(X, return_std=True)
     np.testing.assert_allclose(mean, average, rtol=1e-12)
@@ -111,4 +111,4 @@ def test_whose_fault_it_is() -> None:
     engine.learn("a", [1.0, 2.0, 3.0], 2.0)
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(NotPositiveDefinite, match=r"ExpSineSquared.* is not positive definite on a task's inputs"):
-        list(panel.predict(engine.disclose(), [(Own.of(X, X[:, 0], np.ones(30)), X)]))
+        list(panel.predict(engine.disclose(), [(Task.of(X, X[:, 0], np.ones(30)), X)]))

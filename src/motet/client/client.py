@@ -37,7 +37,8 @@ from motet.errors import (
 if TYPE_CHECKING:
     from sklearn.gaussian_process.kernels import Kernel
 
-    from motet.release.disclosed import Coefficients, Disclosed, Estimate
+    from motet.release.coefficients import Coefficients
+    from motet.release.disclosed import Disclosed, Estimate
 
 EXAMPLES_PER_REQUEST = 500
 NAMES_PER_REQUEST = 500
@@ -233,16 +234,16 @@ class Client:
 
     def coefficients(self) -> tuple[Disclosed, Coefficients]:
         """The current release, and this client's coefficients for it, from the examples that it sent."""
-        from motet.release.coefficients import coefficients_from_dict, release_of
+        from motet.release.coefficients import Coefficients, release_digest
 
         for attempt in range(COEFFICIENT_ATTEMPTS):
             if attempt:
                 self._server.sleep(pause(attempt))
             body = self._server.request_json("GET", "/v1/me/coefficients")
-            digest, cached = release_of(body), self._cache.release
+            digest, cached = release_digest(body), self._cache.release
             release = cached[1] if cached and cached[1].digest == digest else self.disclosed()
             if release.digest == digest:
-                return release, coefficients_from_dict(body, release.landmarks.shape[1])
+                return release, Coefficients.from_dict(body, release.landmarks.shape[1])
         raise StaleRelease(
             f"coefficients and release were of different versions {COEFFICIENT_ATTEMPTS} times: try again later"
         )

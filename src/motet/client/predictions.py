@@ -9,9 +9,10 @@ import numpy as np
 
 from motet.arrays import Array, outputs, slices
 from motet.client.tables import Examples, Inputs
-from motet.model.tasks import Own
+from motet.model.tasks import Task
 from motet.release import estimates as panel
-from motet.release.disclosed import Coefficients, Disclosed
+from motet.release.coefficients import Coefficients
+from motet.release.disclosed import Disclosed
 from motet.release.estimates import Member
 
 AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory
@@ -31,7 +32,7 @@ def passive(release: Disclosed, examples: Mapping[str, Examples]) -> dict[str, K
     found: dict[str, Known] = {}
     for client, own in examples.items():
         X = release.model.rows(own.X, release.landmarks.shape[1])
-        found[client] = release, Own.of(X, *outputs(own.y, own.noise, len(X)))
+        found[client] = release, Task.of(X, *outputs(own.y, own.noise, len(X)))
     return found
 
 
@@ -57,7 +58,7 @@ def predict(
     They come in the order of the table where each row is one client's, else client by client.
     """
     X = release.model.rows(at.X, release.landmarks.shape[1])
-    nobody = release, Own(X[:0], np.empty(0), np.empty(0))
+    nobody = release, Task.empty(X.shape[1])
     clients = {client: known.get(client, nobody) for client in rows}
     found: list[Prediction] = []
     for client, (mean, std) in _predicted(clients, rows, X, advance, observation).items():

@@ -28,7 +28,8 @@ from motet.errors import (
 from motet.text import first_few, tally
 
 if TYPE_CHECKING:
-    from motet.release.disclosed import Coefficients, Disclosed
+    from motet.release.coefficients import Coefficients
+    from motet.release.disclosed import Disclosed
 
 MAX_NAME_LETTERS = 200
 

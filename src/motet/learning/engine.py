@@ -18,15 +18,16 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, Index, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.kernels import check_dimension
+from motet.learning.batches import Batch, batches
 from motet.learning.evidence import Evidence, evidence, residual_quadratic
 from motet.learning.information import Information
 from motet.learning.predictions import predict, predict_all
-from motet.learning.triples import Examples
+from motet.learning.triples import Triples
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.shift import Shift
-from motet.model.tasks import Batch, Folded, Own, batches, fold
-from motet.release.disclosed import Coefficients, Disclosed
+from motet.model.tasks import FoldedTasks, Shift, Task, fold
+from motet.release.coefficients import Coefficients
+from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 
 FAR = 1e4  # spreads from 0 where a linear bias that nothing centres begins to lose digits
@@ -58,7 +59,7 @@ class Engine:
             if kernel not in self._kernels:
                 self._kernels.append(kernel)
             self._kernel_of[task] = self._kernels.index(kernel)
-        self._examples = Examples()
+        self._examples = Triples()
         self._fixed: Basis | None = None
         self._last: Fold | None = None
         if model.dimension is not None:
@@ -140,24 +141,24 @@ class Engine:
         """aʲ of an active client, against the engine's latest release (by default one made now) or a private one."""
         release = self.disclose() if disclosed is None else disclosed
         self._must_hold(task)
-        own = Own.of(*self._examples.of_task(task))
+        own = Task.of(*self._examples.of_task(task))
         kernel = self._kernels[self._kernel_of.get(task, 0)]
         number = self._examples.number(task)
         if release.policy == "private":  # its clipped part stays in: it is smaller than the noise
-            released: Own | None = own.nothing
+            released: Task | None = Task.empty(own.X.shape[1])
         elif self._last is None or release.digest != self._last.release.digest:
             raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
         else:
             released = self._released(self._last, number) if self._examples.changes[number] else None
         return release.coefficients(own, released, kernel)
 
-    def _released(self, last: Fold, number: int) -> Own:
+    def _released(self, last: Fold, number: int) -> Task:
         """A task's examples as the latest release has them."""
         inputs = self._examples.inputs
         for batch in last.batches.values():
             for k in np.flatnonzero(batch.task == number):
-                return Own(inputs[batch.h[k]], batch.y[k].copy(), batch.noise[k].copy())
-        return Own(inputs[:0], np.empty(0), np.empty(0))
+                return Task(inputs[batch.h[k]], batch.y[k].copy(), batch.noise[k].copy())
+        return Task.empty(inputs.shape[1])
 
     @property
     def dimension(self) -> int | None:
@@ -218,13 +219,13 @@ class Engine:
             largest = int(np.diff(folded.start).max(initial=0))
             if largest > MOST:
                 raise InvalidData(f"a task with {largest} inputs is too large (at most {MOST}): thin or split it")
-            shift = Shift(self._kernels[kernel], self.model.individual_share)
-            for batch in batches(folded, self._examples.inputs, shift, self.model.lam):
+            shift = Shift.of(self.model, self._kernels[kernel])
+            for batch in batches(folded, self._examples.inputs, shift):
                 key = (kernel, batch.h.shape[1])
                 fresh[key] = fresh[key].joined(batch) if key in fresh else batch
         return fresh
 
-    def _folded_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, Folded]]:
+    def _folded_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, FoldedTasks]]:
         """The chosen tasks, folded, for each kernel that some of them have."""
         kernel_of = np.zeros(len(which), dtype=np.intp)
         for label, kernel in self._kernel_of.items():
@@ -235,7 +236,7 @@ class Engine:
         for kernel in np.unique(kernel_of_row) if self._kernel_of else [0]:
             yield int(kernel), fold(*(a[kernel_of_row == kernel] if self._kernel_of else a for a in rows))
 
-    def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, Folded, Array]]:
+    def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, FoldedTasks, Array]]:
         """All tasks but some, folded: each kernel, its tasks, and the inputs that they number."""
         if self._examples.dimension is None:
             return

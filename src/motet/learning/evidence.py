@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from motet.arrays import Array
+from motet.learning.batches import Batch
 from motet.learning.information import Information
-from motet.model.tasks import Batch
 from motet.release.posterior import Factor
 
 

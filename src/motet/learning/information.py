@@ -15,8 +15,8 @@ from scipy.linalg.lapack import dsygst
 
 from motet.arrays import Array, Index, match
 from motet.errors import WrongDimension
+from motet.learning.batches import Batch
 from motet.linalg import mirror_lower
-from motet.model.tasks import Batch
 
 SMALL = 64  # tasks of this size are scattered many at once
 

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, slices
+from motet.learning.batches import CHUNK, Batch
 from motet.model.gram import gram
-from motet.model.tasks import CHUNK, Batch
 from motet.release.disclosed import Disclosed
 
 NEW = -1  # the number of a task that has no examples

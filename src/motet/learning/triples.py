@@ -46,7 +46,7 @@ class Column:
             self._store = grown
 
 
-class Examples:
+class Triples:
     """Triples of many tasks. ``dimension`` is None until the first input settles it."""
 
     def __init__(self) -> None:

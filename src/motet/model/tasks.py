@@ -1,35 +1,32 @@
-"""From triples to Rʲ, for many tasks at once.
+"""One task: its examples without repeats, the kernel of its shift, and the covariance of its examples.
 
-A task's triples (input, y, noise) are folded so that no input repeats, and tasks of equal size are stacked:
-Rʲ = [(1−α)K̃ʲ(hʲ,hʲ) + λ diag w̄ʲ]⁻¹ is then one batched inverse. Nothing here knows of other tasks.
+``fold`` merges repeats of an input within a task. ``Shift`` is all that a task has of its own, kernel and noise; its
+``covariance`` is the one place that puts λw on a diagonal. Nothing here knows of other tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, match, slices, stable_order
+from motet.arrays import Array, Index, match, stable_order
 from motet.errors import NotPositiveDefinite
-from motet.kernels import affine
-from motet.linalg import inverse, inverse_of_low_rank, on_all_cores
-from motet.model.gram import linear_factor
-from motet.model.shift import Shift
+from motet.linalg import inverse
+from motet.model.basis import Basis
+from motet.model.gram import gram
+from motet.model.model import Model
 
-CHUNK = 2**20  # numbers in one temporary of a stack
+# --- examples ---
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
-    """Tasks without repeated inputs: those of ``task[k]`` are at ``start[k]:start[k + 1]``, in order of input.
+class FoldedTasks:
+    """Tasks without repeated inputs: the rows of ``task[k]`` are at ``start[k]:start[k + 1]``, in order of input.
 
-    A group of repeats becomes w̄ = (Σ 1/wᵢ)⁻¹, ȳ = w̄ Σ yᵢ/wᵢ. What that leaves out of the evidence is kept per task:
+    A group of repeats becomes w̄ = (Σ 1/wᵢ)⁻¹, ȳ = w̄ Σ yᵢ/wᵢ. The evidence needs three more numbers of each task:
     the number of raw ``rows``, ``squares`` Σ(yᵢ−ȳ)²/wᵢ and ``log_noise`` Σ log wᵢ − Σ log w̄.
     """
 
@@ -43,7 +40,7 @@ class Folded:
     log_noise: Array
 
 
-def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
+def fold(task: Index, input: Index, y: Array, noise: Array) -> FoldedTasks:
     """Fold repeats of an input within a task (the article's section 4.1, case 1, all at once)."""
     key = task * (input.max(initial=0) + 1)
     key += input
@@ -52,7 +49,7 @@ def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     first = np.flatnonzero(_changes(task) | _changes(input))
     start = np.flatnonzero(_changes(task[first]))
     raw = first[start]
-    folded = Folded(
+    folded = FoldedTasks(
         task=task[raw],
         start=np.append(start, len(first)),
         input=input[first],
@@ -67,8 +64,8 @@ def fold(task: Index, input: Index, y: Array, noise: Array) -> Folded:
     return folded
 
 
-def _fold_repeats(folded: Folded, raw: Index, count: Index, y: Array, noise: Array) -> None:
-    """Put the groups that have several rows right.
+def _fold_repeats(folded: FoldedTasks, raw: Index, count: Index, y: Array, noise: Array) -> None:
+    """Correct the groups that have several rows, in place.
 
     ``raw`` is where tasks start among the sorted rows, ``count`` how many rows each group has.
     """
@@ -85,116 +82,108 @@ def _fold_repeats(folded: Folded, raw: Index, count: Index, y: Array, noise: Arr
 
 
 def _changes(a: Index) -> NDArray[np.bool_]:
+    """Where an entry differs from the one before it."""
     return np.append(True, a[1:] != a[:-1])[: len(a)]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Tasks of one size and kernel, stacked: ``h``, ``y``, ``noise`` (m, ℓ), ``R`` (m, ℓ, ℓ), the rest (m,)."""
-
-    task: Index
-    h: Index
-    y: Array
-    noise: Array
-    R: Array
-    log_det: Array  # log |Rʲ|
-    rows: Index
-    squares: Array
-    log_noise: Array
-
-    @cached_property
-    def Ry(self) -> Array:
-        return np.asarray((self.R @ self.y[:, :, None])[:, :, 0])
-
-    def take(self, which: Any) -> Batch:
-        return Batch(*(getattr(self, field.name)[which] for field in fields(self)))
-
-    def parts(self, numbers: int) -> Iterable[Batch]:
-        """In pieces whose temporaries, of so many ``numbers`` a task, stay small."""
-        step = CHUNK // max(1, numbers)
-        return [self] if step >= len(self.task) else (self.take(run) for run in slices(len(self.task), step))
-
-    def joined(self, other: Batch) -> Batch:
-        return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
-
-
-def batches(folded: Folded, X: Array, shift: Shift, lam: float) -> Iterator[Batch]:
-    """The folded tasks by size, each with its Rʲ on the inputs ``X``."""
-    sizes = np.diff(folded.start)
-    for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        at = folded.start[which, None] + np.arange(size)
-        h, noise = folded.input[at], folded.noise[at]
-        R, log_det = inverses(X, h, noise, shift, lam)
-        rest = (a[which] for a in (folded.rows, folded.squares, folded.log_noise))
-        yield Batch(folded.task[which], h, folded.y[at], noise, R, log_det, *rest)
-
-
-def inverses(X: Array, h: Index, noise: Array, shift: Shift, lam: float) -> tuple[Array, Array]:
-    """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``."""
-    m, size = h.shape
-    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
-    U = K = None
-    if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
-        U = np.sqrt(shift.share) * affine(X) @ A.T
-    elif len(X) ** 2 <= (min(2**18, 4 * h.size * size) if A is not None else h.size * size // 4):  # few pairs in all
-        K = shift.gram(X).ravel()
-    R, log_det = np.empty((m, size, size)), np.empty(m)
-
-    def invert(part: slice) -> None:
-        at, scaled = h[part], lam * noise[part]
-        if U is not None:
-            R[part], log_det[part] = inverse_of_low_rank(U[at], scaled)
-            return
-        V = shift.gram(X[at]) if K is None else K.take(at[:, :, None] * len(X) + at[:, None, :])
-        R[part], log_det[part] = inverse(with_diagonal(V, scaled))
-
-    on_all_cores(invert, m, CHUNK // (size * (size + X.shape[1])))
-    return checked(R, log_det, shift.kernel)
-
-
-def with_diagonal(V: Array, more: Array) -> Array:
-    """V with ``more`` added to its diagonal, in place."""
-    diagonal = np.einsum("...ii->...i", V)
-    diagonal += more
-    return V
-
-
-def checked(V: Array, log_det: Array, kernel: Kernel) -> tuple[Array, Array]:
-    """Refuse what has no inverse, and say whose fault it is."""
-    if not np.isfinite(log_det).all():
-        raise NotPositiveDefinite(
-            f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
-            "or give that task another kernel"
-        )
-    return V, log_det
-
-
-@dataclass(frozen=True, eq=False)
-class Own:
+class Task:
     """One task's folded examples, with the inputs themselves."""
 
     X: Array
     y: Array
     noise: Array
 
-    @property
-    def nothing(self) -> Own:
-        """The same task without any example."""
-        return Own(self.X[:0], self.y[:0], self.noise[:0])
-
-    def covariance(self, shift: Shift, lam: float) -> Array:
-        """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
-        return with_diagonal(shift.gram(self.X), lam * self.noise)
-
-    @staticmethod
-    def inverse(V: Array, kernel: Kernel) -> Array:
-        """Rʲ from its inverse V."""
-        return checked(*inverse(V[None]), kernel)[0][0]
-
     @classmethod
-    def of(cls, X: Array, y: Array, noise: Array) -> Own:
-        known: dict[bytes, int] = {}
-        input, first = match(X, known)
+    def of(cls, X: Array, y: Array, noise: Array) -> Task:
+        """From raw examples, which may repeat inputs."""
+        input, first = match(X, {})
         folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
         return cls(X[first] + 0.0, folded.y, folded.noise)
+
+    @classmethod
+    def empty(cls, dimension: int) -> Task:
+        """A task without examples."""
+        return cls(np.empty((0, dimension)), np.empty(0), np.empty(0))
+
+    def covariance(self, shift: Shift) -> Array:
+        """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
+        return shift.covariance(shift.gram(self.X), self.noise)
+
+    def inverse(self, shift: Shift) -> Array:
+        """Rʲ (Algorithm 1, line 3)."""
+        return inverse_covariance(self.covariance(shift), shift.kernel)
+
+
+# --- covariance ---
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """The part of a task's function that is its own, with kernel ``share`` · K̃, and its noise, of variance λw.
+
+    With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): what a fixed basis misses of the
+    average's kernel is not shared, so each task keeps it as its own.
+    """
+
+    kernel: Kernel
+    share: float
+    lam: float
+    basis: Basis | None = None
+    missed_share: float = 0.0
+
+    @classmethod
+    def of(cls, model: Model, kernel: Kernel, basis: Basis | None = None) -> Shift:
+        return cls(kernel, model.individual_share, model.lam, basis, model.common_share)
+
+    def gram(self, X: Array, Y: Array | None = None) -> Array:
+        """Over two sets of inputs, or over stacks of them."""
+        K = self.share * gram(self.kernel, X, Y)
+        if self.basis is None or self.basis.kernel is None:
+            return K
+        E = _features(self.basis, X)
+        D = E if Y is None else _features(self.basis, Y)
+        return K + self.missed_share * (gram(self.basis.kernel, X, Y) - E @ D.swapaxes(-1, -2))
+
+    def diag(self, X: Array) -> Array:
+        variance = self.share * self.kernel.diag(X)
+        if self.basis is None:
+            return np.asarray(variance)
+        return np.asarray(variance + self.missed_share * self.basis.residual(X, self.basis.e(X)))
+
+    def noise_variance(self, noise: Array) -> Array:
+        """λw, in units of σ²."""
+        return self.lam * noise
+
+    def covariance(self, K: Array, noise: Array) -> Array:
+        """(Rʲ)⁻¹ = K + λ diag w̄ʲ of one task or of a stack; K, its function's covariance, is overwritten."""
+        diagonal = np.einsum("...ii->...i", K)
+        diagonal += self.noise_variance(noise)
+        return K
+
+
+def _features(basis: Basis, X: Array) -> Array:
+    if X.ndim == 2:
+        return basis.e(X)
+    return basis.e(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], basis.rank)
+
+
+def blocks(K: Array, h: Index) -> Array:
+    """K[hʲ, hʲ] for a stack of tasks with inputs ``h`` (m, ℓ)."""
+    return np.ravel(K).take(h[:, :, None] * len(K) + h[:, None, :])
+
+
+def inverse_covariance(V: Array, kernel: Kernel) -> Array:
+    """Rʲ from V = (Rʲ)⁻¹ of one task."""
+    R, log_det = inverse(V[None])
+    check_positive_definite(log_det, kernel)
+    return np.asarray(R[0])
+
+
+def check_positive_definite(log_det: Array, kernel: Kernel) -> None:
+    """Raises if a task's covariance has no inverse, and names its kernel."""
+    if not np.isfinite(log_det).all():
+        raise NotPositiveDefinite(
+            f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
+            "or give that task another kernel"
+        )

@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, Index, as_bytes, match
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores
-from motet.model.tasks import Folded, Own, fold, with_diagonal
+from motet.model.tasks import FoldedTasks, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Whole
 
@@ -80,7 +80,7 @@ class Clip:
             model = self.at.model
             return self._sum(model.individual if kernel is None else model.reading(kernel), folded, X[first])
 
-    def _sum(self, kernel: Kernel, folded: Folded, X: Array) -> Whole:
+    def _sum(self, kernel: Kernel, folded: FoldedTasks, X: Array) -> Whole:
         """Clients whose inputs are all public points together, by size; each other one alone."""
         place = np.array([self._places.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[folded.input]
         sizes = np.diff(folded.start)
@@ -89,17 +89,17 @@ class Clip:
         for size in np.unique(sizes[known & (sizes <= LARGEST)]):
             at = folded.start[:-1][known & (sizes == size), None] + np.arange(size)
             at = np.take_along_axis(at, np.argsort(place[at], axis=1), axis=1)  # whatever their order was
-            total += self._sum_of_stack(self._over_points(kernel), place[at], folded.y[at], folded.noise[at])
+            total += self._sum_of_stack(kernel, place[at], folded.y[at], folded.noise[at])
         for begin, end in zip(folded.start[:-1][~known], folded.start[1:][~known]):
             if end - begin <= LARGEST:
                 at = begin + np.lexsort(X[folded.input[begin:end]].T)
-                total += self._alone(Own(X[folded.input[at]], folded.y[at], folded.noise[at]), kernel)
+                total += self._alone(Task(X[folded.input[at]], folded.y[at], folded.noise[at]), kernel)
         return total
 
-    def _alone(self, own: Own, kernel: Kernel) -> Whole:
-        V = own.covariance(self.at.shift(kernel), self.at.model.lam)
-        F = np.concatenate([self.at.columns(x[None]) for x in own.X])
-        return self._whole(F[None], V[None], own.y[None])[0]
+    def _alone(self, task: Task, kernel: Kernel) -> Whole:
+        V = task.covariance(self.at.shift(kernel))
+        F = np.concatenate([self.at.columns(x[None]) for x in task.X])
+        return self._whole(F[None], V[None], task.y[None])[0]
 
     @cached_property
     def _places(self) -> dict[bytes, int]:
@@ -112,14 +112,15 @@ class Clip:
     def _own(self) -> Array:
         return self.at.shift(self.at.model.individual).gram(self.at.points)
 
-    def _sum_of_stack(self, K: Array, h: Index, y: Array, noise: Array) -> Whole:
+    def _sum_of_stack(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Whole:
         m, size = h.shape
+        shift, K = self.at.shift(kernel), self._over_points(kernel)
         block = BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
         h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
         total, lock = np.zeros(self.size, dtype=np.int64), Lock()
 
         def work(part: slice) -> None:
-            V = with_diagonal(K[h[part, :, None], h[part, None, :]], self.at.model.lam * noise[part])
+            V = shift.covariance(blocks(K, h[part]), noise[part])
             found = self._whole(self.at.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
             with lock:
                 total[:] += found

@@ -18,8 +18,7 @@ from motet.errors import InvalidModel, NotPositiveDefinite
 from motet.linalg import eigen
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.shift import Shift
-from motet.model.tasks import with_diagonal
+from motet.model.tasks import Shift, blocks
 
 POWER = 0.7  # p: the coordinates keep this power of the eigenvalues
 CLIENTS, FEWEST = 1500, 100  # simulated
@@ -45,7 +44,7 @@ class Coordinates:
         """
         basis, points = _public(model, points)
         columns, flat, alpha = basis.columns(points), basis.prior == 0, model.common_share
-        wide = np.mean(Shift(model.individual, model.individual_share, basis, alpha).diag(points)) + model.lam
+        wide = np.mean(Shift.of(model, model.individual, basis).diag(points)) + model.lam
         wide += alpha * np.mean((columns[:, ~flat] ** 2).sum(axis=1))
         size = np.sqrt(np.mean(columns**2, axis=0))
         scale = np.where(flat, np.sqrt(wide / alpha) / np.where(size > 0, size, 1.0), 1.0)
@@ -78,7 +77,7 @@ class Coordinates:
         return np.asarray(self.basis.columns(X) @ self.T)
 
     def shift(self, kernel: Kernel) -> Shift:
-        return Shift(kernel, self.model.individual_share, self.basis, self.model.common_share)
+        return Shift.of(self.model, kernel, self.basis)
 
     def published(self, precision: Array, weighted: Array) -> tuple[Array, Array]:
         """Λ and η for a client's own formulas: these, which are in our coordinates, in those of φ."""
@@ -91,8 +90,8 @@ class Coordinates:
         rng = np.random.default_rng(seed)
         clients = max(FEWEST, min(CLIENTS, ROOM // (examples * (examples + len(self.prior)))))
         h = np.argsort(rng.random((clients, len(self.points))), axis=1)[:, :examples]
-        K = self.shift(self.model.individual).gram(self.points)
-        V = with_diagonal(K[h[:, :, None], h[:, None, :]], np.full(h.shape, self.model.lam))
+        shift = self.shift(self.model.individual)
+        V = shift.covariance(blocks(shift.gram(self.points), h), np.ones(h.shape))
         F = self.F[h]
         try:
             half = np.linalg.cholesky(V + (F * self.prior) @ F.swapaxes(1, 2))

@@ -15,7 +15,7 @@ import numpy as np
 from motet.arrays import Array, Index, match, outputs
 from motet.errors import InvalidRelease
 from motet.model.basis import Basis
-from motet.model.tasks import Own
+from motet.model.tasks import Task
 from motet.release.disclosed import Disclosed
 
 Examples: TypeAlias = tuple[Any, Any, Any]  # X, y, noise of one client
@@ -97,15 +97,16 @@ def change(
 def contribution(release: Disclosed, basis: Basis, X: Any, y: Any, noise: Any = None) -> tuple[Array, Array]:
     """Λʲ and ηʲ that one client with these examples adds to a release."""
     X = release.model.rows(X, release.landmarks.shape[1])
-    own = Own.of(X, *outputs(y, noise, len(X)))
-    R = np.linalg.inv(covariance(release, own.X, own.noise))
-    F = basis.columns(own.X)
-    return F.T @ R @ F, F.T @ (R @ own.y)
+    task = Task.of(X, *outputs(y, noise, len(X)))
+    R = np.linalg.inv(task.covariance(release.shift(release.model.individual)))
+    F = basis.columns(task.X)
+    return F.T @ R @ F, F.T @ (R @ task.y)
 
 
 def covariance(release: Disclosed, X: Array, noise: Array) -> Array:
-    """(Rʲ)⁻¹ of a client of this release: the one place that knows what it is."""
-    return Own(X, noise, noise).covariance(release.shift(release.model.individual), release.model.lam)
+    """(Rʲ)⁻¹ of a client of this release with inputs X."""
+    shift = release.shift(release.model.individual)
+    return shift.covariance(shift.gram(X), noise)
 
 
 def _common_basis(before: Disclosed | None, after: Disclosed) -> tuple[Basis, Array]:

@@ -3,6 +3,7 @@
 A client needs nothing but this room, which is why ``client`` and ``learning`` meet here and nowhere else.
 """
 
-from motet.release.disclosed import Coefficients, Disclosed, Estimate
+from motet.release.coefficients import Coefficients
+from motet.release.disclosed import Disclosed, Estimate
 
 __all__ = ["Coefficients", "Disclosed", "Estimate"]

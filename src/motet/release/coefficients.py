@@ -1,71 +1,90 @@
-"""A client's coefficients, between it and its server as JSON.
+"""What the server sends to an active client of its own: its folded examples and their coefficients a, also as JSON.
 
 Reading trusts nothing: whatever is not a client's coefficients is refused as ``InvalidRelease``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import BOUND, Array, numbers, outputs
 from motet.errors import InvalidRelease, MotetError
 from motet.kernels import check_dimension
 from motet.model.spec import from_spec, to_spec
-from motet.model.tasks import Own
-from motet.release.disclosed import Coefficients
+from motet.model.tasks import Task
 
-BROKEN = (MotetError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-
-
-def coefficients_to_dict(coefficients: Coefficients) -> dict[str, Any]:
-    released = coefficients.released
-    return {
-        "release": coefficients.release,
-        **_to_lists(coefficients.own),
-        "a": coefficients.a.tolist(),
-        "kernel": to_spec(coefficients.kernel),
-        "released": None if released is None else _to_lists(released),
-    }
+UNREADABLE = (MotetError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
-def coefficients_from_dict(data: Any, dimension: int) -> Coefficients:
-    """What ``coefficients_to_dict`` wrote; ``dimension`` is the number of columns of the release's inputs."""
-    try:
-        own = _own(data, dimension)
-        released = None if data["released"] is None else _own(data["released"], dimension)
-        a = _table(data["a"], (len(own.y),), "a")
-        kernel = from_spec(data["kernel"])
-        check_dimension(kernel, dimension)
-        return Coefficients(release_of(data), own.X, own.y, own.noise, a, kernel, released)
-    except BROKEN as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidRelease(f"not a client's coefficients: {what:.200}; ask the server's operator") from None
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """An active client's folded examples and their coefficients aʲ.
+
+    ``released`` are its examples in the release, if they have changed since; None if they have not.
+    """
+
+    release: str  # its digest
+    inputs: Array
+    y: Array
+    noise: Array
+    a: Array
+    kernel: Kernel
+    released: Task | None = None
+
+    @property
+    def task(self) -> Task:
+        return Task(self.inputs, self.y, self.noise)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "release": self.release,
+            **_to_lists(self.task),
+            "a": self.a.tolist(),
+            "kernel": to_spec(self.kernel),
+            "released": None if self.released is None else _to_lists(self.released),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, dimension: int) -> Coefficients:
+        """What ``to_dict`` wrote; ``dimension`` is the number of columns of the release's inputs."""
+        try:
+            task = _task(data, dimension)
+            released = None if data["released"] is None else _task(data["released"], dimension)
+            a = _table(data["a"], (len(task.y),), "a")
+            kernel = from_spec(data["kernel"])
+            check_dimension(kernel, dimension)
+            return cls(release_digest(data), task.X, task.y, task.noise, a, kernel, released)
+        except UNREADABLE as error:
+            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise InvalidRelease(f"not a client's coefficients: {what:.200}; ask the server's operator") from None
 
 
-def release_of(data: Any) -> str:
-    """The digest of the release that the coefficients are of."""
+def release_digest(data: Any) -> str:
+    """The digest of the release that the coefficients, as JSON, belong to."""
     digest = data.get("release") if isinstance(data, dict) else None
     if not isinstance(digest, str):
         raise InvalidRelease(f"not a client's coefficients: expected a release's digest, got {digest!r:.60}")
     return digest
 
 
-def _to_lists(own: Own) -> dict[str, Any]:
-    return {"inputs": own.X.tolist(), "y": own.y.tolist(), "noise": own.noise.tolist()}
+def _to_lists(task: Task) -> dict[str, Any]:
+    return {"inputs": task.X.tolist(), "y": task.y.tolist(), "noise": task.noise.tolist()}
 
 
-def _own(data: Any, dimension: int) -> Own:
+def _task(data: Any, dimension: int) -> Task:
     if not isinstance(data, dict) or not all(isinstance(data[name], list) for name in ("inputs", "y", "noise")):
         raise InvalidRelease("expected lists of inputs, y and noise")
     n = len(data["y"])
     X = _table(data["inputs"], (n, dimension), "inputs") if n or data["inputs"] else np.empty((0, dimension))
-    return Own(X, *outputs(data["y"], data["noise"], n))
+    return Task(X, *outputs(data["y"], data["noise"], n))
 
 
 def _table(values: Any, shape: tuple[int, ...], name: str) -> Array:
-    found = numbers(values, name)
-    if found.shape != shape or not (np.abs(found) < BOUND).all():
+    table = numbers(values, name)
+    if table.shape != shape or not (np.abs(table) < BOUND).all():
         raise InvalidRelease(f"expected {name} as finite numbers of shape {shape}, got {values!r:.60}")
-    return found
+    return table

@@ -23,33 +23,13 @@ from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.kernels import check_dimension
 from motet.model.basis import Basis, Extension, Features
 from motet.model.model import Model
-from motet.model.shift import Shift
-from motet.model.tasks import Own
+from motet.model.tasks import Shift, Task, inverse_covariance
+from motet.release.coefficients import Coefficients
 from motet.release.file import checksum, pack, unpack
 from motet.release.posterior import Factor, Posterior
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")
-
-
-@dataclass(frozen=True, eq=False)
-class Coefficients:
-    """What an active client gets of its own: its folded examples and their coefficients aʲ.
-
-    ``released`` are its examples as the release has them, where they have changed since; None where they have not.
-    """
-
-    release: str  # its digest
-    inputs: Array
-    y: Array
-    noise: Array
-    a: Array
-    kernel: Kernel
-    released: Own | None = None
-
-    @property
-    def own(self) -> Own:
-        return Own(self.inputs, self.y, self.noise)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,41 +103,42 @@ class Disclosed:
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
         X = self._rows(X)
-        own = Own.of(X, *outputs(y, noise, len(X)))
+        task = Task.of(X, *outputs(y, noise, len(X)))
         kernel = self.model.individual
         if individual is not None:
             kernel = self.model.reading(individual)
             check_dimension(kernel, X.shape[1])
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
-            return self.replaced(own, own.nothing, kernel)
-        extension, F = self._extended(own.X)
-        V = own.covariance(self.shift(kernel), self.model.lam)
-        R = own.inverse(V, kernel)
-        return Estimate(self, own, kernel, self.posterior.observed(F, V, own.y), extension, F, R)
+            return self.replaced(task, Task.empty(X.shape[1]), kernel)
+        extension, F = self._extended(task.X)
+        V = task.covariance(self.shift(kernel))
+        R = inverse_covariance(V, kernel)
+        return Estimate(self, task, kernel, self.posterior.observed(F, V, task.y), extension, F, R)
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
         """An active client's own function, from the coefficients that the engine gave it (Algorithm 6)."""
         if coefficients.release != self.digest:
             raise StaleRelease(f"these coefficients are of another release than {self.version}: fetch both again")
-        return self.replaced(coefficients.own, coefficients.released, coefficients.kernel)
+        return self.replaced(coefficients.task, coefficients.released, coefficients.kernel)
 
-    def coefficients(self, own: Own, released: Own | None, kernel: Kernel) -> Coefficients:
-        """What an active client is given of its own, where the release has ``released`` of it; see ``replaced``."""
-        a = self.replaced(own, released, kernel).a
-        return Coefficients(self.digest, own.X, own.y, own.noise, a, kernel, released)
+    def coefficients(self, task: Task, released: Task | None, kernel: Kernel) -> Coefficients:
+        """What an active client gets of its own, if the release has ``released`` of it; see ``replaced``."""
+        a = self.replaced(task, released, kernel).a
+        return Coefficients(self.digest, task.X, task.y, task.noise, a, kernel, released)
 
-    def replaced(self, own: Own, released: Own | None, kernel: Kernel) -> Estimate:
+    def replaced(self, task: Task, released: Task | None, kernel: Kernel) -> Estimate:
         """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
         if released is None:
-            none = self.basis.extended(own.X[:0], np.empty((0, self.basis.rank)))
-            return Estimate(self, own, kernel, self.posterior, none, self.basis.columns(own.X), self._R(own, kernel))
-        extension, _ = self._extended(own.X)
+            none = self.basis.extended(task.X[:0], np.empty((0, self.basis.rank)))
+            R = task.inverse(self.shift(kernel))
+            return Estimate(self, task, kernel, self.posterior, none, self.basis.columns(task.X), R)
+        extension, _ = self._extended(task.X)
         spare = len(extension.landmarks)
         Lambda, eta, theta = (np.pad(a, (0, spare)) for a in (self.Lambda, self.eta, self.theta))
         gradient = np.zeros(len(theta))
-        for part, sign in ((released, -1.0), (own, 1.0)):
+        for part, sign in ((released, -1.0), (task, 1.0)):
             F = _columns(self.basis, extension, part.X)
-            R = self._R(part, kernel)
+            R = part.inverse(self.shift(kernel))
             Lambda += sign * (F.T @ R @ F)
             eta += sign * (F.T @ (R @ part.y))
             gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
@@ -166,7 +147,7 @@ class Disclosed:
         factor = posterior.factor
         if factor.identifies_bias:  # a step from the release's weights keeps more digits
             posterior = Posterior(factor, theta + factor.share * factor.solve(gradient[:, None])[:, 0])
-        return Estimate(self, own, kernel, posterior, extension, F, R)
+        return Estimate(self, task, kernel, posterior, extension, F, R)
 
     def _rows(self, X: Any) -> Array:
         return self.model.rows(X, self.landmarks.shape[1])
@@ -181,13 +162,9 @@ class Disclosed:
         extension = self.basis.extended(X[lacking], E[lacking])
         return extension, np.hstack([F, extension.e(X, E)])
 
-    def _R(self, own: Own, kernel: Kernel) -> Array:
-        return own.inverse(own.covariance(self.shift(kernel), self.model.lam), kernel)
-
     def shift(self, kernel: Kernel) -> Shift:
-        """A client's own part: with a private release also what the basis misses."""
-        basis = self.basis if self.policy == "private" else None
-        return Shift(kernel, self.model.individual_share, basis, self.model.common_share)
+        """What a client has of its own: in a private release also what the basis misses."""
+        return Shift.of(self.model, kernel, self.basis if self.policy == "private" else None)
 
     def std(self, variance: Array, observation: bool = False) -> Array:
         """Standard deviations from variances in units of σ²; those of an observation have λ more."""
@@ -278,7 +255,7 @@ class Estimate:
     def __init__(
         self,
         release: Disclosed,
-        own: Own,
+        task: Task,
         kernel: Kernel,
         posterior: Posterior,
         extension: Extension,
@@ -286,21 +263,21 @@ class Estimate:
         R: Array,
     ) -> None:
         self.release = release
-        self.own = own
+        self.task = task
         self.kernel = kernel
         self._posterior = posterior
         self._extension = extension
         self._F, self._R = F, R
-        self.a: Array = R @ (own.y - F @ posterior.theta)
+        self.a: Array = R @ (task.y - F @ posterior.theta)
 
     def __repr__(self) -> str:
-        return f"Estimate({len(self.own.y)} own inputs, release {self.release.version})"
+        return f"Estimate({len(self.task.y)} own inputs, release {self.release.version})"
 
     def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.release._rows(X)
         F = _columns(self.release.basis, self._extension, X)
-        k = self.release.shift(self.kernel).gram(X, self.own.X)
+        k = self.release.shift(self.kernel).gram(X, self.task.X)
         mean = F @ self._posterior.theta + k @ self.a
         if not return_std:
             return mean
@@ -310,12 +287,12 @@ class Estimate:
     def _unshared(self, X: Array, F: Array, k: Array) -> Array:
         """The variance of the shift given the average, and of what the basis does not see."""
         model, basis = self.release.model, self.release.basis
-        own = self.release.shift(self.kernel)
-        shift = own.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True)
-        if own.basis is not None:  # the shift has all that the basis misses
-            return np.maximum(shift, 0.0)
+        shift = self.release.shift(self.kernel)
+        variance = np.maximum(shift.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True), 0.0)
+        if shift.basis is not None:  # the shift has all that the basis misses
+            return variance
         E = np.delete(F, np.flatnonzero(basis.prior == 0), axis=1)
-        return np.maximum(shift, 0.0) + model.common_share * basis.residual(X, E)
+        return variance + model.common_share * basis.residual(X, E)
 
     def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:
         """The ``k`` best inputs, best first: names where there is a catalogue, else rows.

@@ -16,12 +16,13 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, match
 from motet.model.gram import gram
-from motet.model.tasks import Own, checked, with_diagonal
-from motet.release.disclosed import Coefficients, Disclosed, Estimate
+from motet.model.tasks import Task, check_positive_definite
+from motet.release.coefficients import Coefficients
+from motet.release.disclosed import Disclosed, Estimate
 
 TOGETHER = 8000  # inputs that are looked at together, for the sake of memory
 
-Member: TypeAlias = Own | Coefficients  # passive or active; one without any example is a new individual
+Member: TypeAlias = Task | Coefficients  # passive or active; one without any example is a new individual
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,7 @@ def _groups(asked: Iterable[tuple[Member, Array]]) -> Iterator[tuple[list[tuple[
         return found
 
     for member, X in asked:
-        own = numbers(_own(member).X)
+        own = numbers(_task(member).X)
         last = last if last is not None and last[0] is X else (X, numbers(X))
         group.append((member, own, last[1]))
         if len(known) >= TOGETHER:
@@ -85,8 +86,8 @@ def _groups(asked: Iterable[tuple[Member, Array]]) -> Iterator[tuple[list[tuple[
         yield group, np.vstack(rows)
 
 
-def _own(member: Member) -> Own:
-    return member.own if isinstance(member, Coefficients) else member
+def _task(member: Member) -> Task:
+    return member.task if isinstance(member, Coefficients) else member
 
 
 def _kernel(release: Disclosed, member: Member) -> Kernel:
@@ -97,20 +98,20 @@ def _alone(release: Disclosed, member: Member) -> Estimate | None:
     """The estimate of a member with whom nothing can be shared, since θ̂ and its covariance are others for it."""
     if isinstance(member, Coefficients) and (member.released is None or len(member.released.y)):
         return None if member.released is None else release.active_estimate(member)
-    own = _own(member)
-    if release.posterior.factor.identifies_bias or not len(own.y):
+    task = _task(member)
+    if release.posterior.factor.identifies_bias or not len(task.y):
         return None
-    return release.replaced(own, own.nothing, _kernel(release, member))
+    return release.replaced(task, Task.empty(task.X.shape[1]), _kernel(release, member))
 
 
 def _passive(release: Disclosed, member: Member, o: Points, x: Points) -> tuple[Array, Array]:
     """The process, given also one's own examples (Algorithm 7)."""
-    own, kernel = _own(member), _kernel(release, member)
+    task, kernel = _task(member), _kernel(release, member)
     variance = np.einsum("ij,ij->i", x.V, x.V) + _unshared(release, kernel, x)
-    if not len(own.y):
+    if not len(task.y):
         return x.mean, variance
-    K = with_diagonal(_covariance(release, kernel, o, o), release.model.lam * own.noise)
-    C = np.column_stack([_covariance(release, kernel, o, x), own.y - o.mean])
+    K = release.shift(kernel).covariance(_covariance(release, kernel, o, o), task.noise)
+    C = np.column_stack([_covariance(release, kernel, o, x), task.y - o.mean])
     # Not through K⁻¹: three digits more. Not by scipy: for so little work its threads wait longer than they compute.
     A = np.linalg.solve(_cholesky(K, kernel), C)
     A, a = A[:, :-1], A[:, -1]
@@ -121,18 +122,19 @@ def _cholesky(K: Array, kernel: Kernel) -> Array:
     try:
         return np.linalg.cholesky(K)
     except np.linalg.LinAlgError:
-        return checked(K, np.full(1, -np.inf), kernel)[0]  # which says whose fault it is
+        check_positive_definite(np.array([-np.inf]), kernel)
+        raise
 
 
 def _active(release: Disclosed, member: Member, o: Points, x: Points) -> tuple[Array, Array]:
     """The average has these examples already; the shift is given them (Algorithm 6)."""
-    own, kernel = _own(member), _kernel(release, member)
+    task, kernel = _task(member), _kernel(release, member)
     shift = release.shift(kernel)
     k = shift.gram(x.X, o.X)
-    kR = k @ own.inverse(own.covariance(shift, release.model.lam), kernel)
+    kR = k @ task.inverse(shift)
     V = x.V - kR @ o.V
     unshared = np.maximum(_unshared(release, kernel, x) - np.einsum("ij,ij->i", kR, k), 0.0)
-    return x.mean + kR @ (own.y - o.mean), np.einsum("ij,ij->i", V, V) + unshared
+    return x.mean + kR @ (task.y - o.mean), np.einsum("ij,ij->i", V, V) + unshared
 
 
 def _unshared(release: Disclosed, kernel: Kernel, x: Points) -> Array:

@@ -24,7 +24,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
-from motet.release.coefficients import coefficients_to_dict
 from motet.server.auth import Caller, CallerDep, ServiceDep, client_caller
 from motet.server.bodies import (
     MAX_EXAMPLES_PER_REQUEST,
@@ -169,7 +168,7 @@ async def my_examples(
 
 async def my_coefficients(me: CallerDep) -> dict[str, Any]:
     """The client's coefficients for the current release, for its own estimate; never from newer sums."""
-    return coefficients_to_dict(await me.service.coefficients(me.id))
+    return (await me.service.coefficients(me.id)).to_dict()
 
 
 async def replace_example(me: CallerDep, id: Id, body: NewExample) -> dict[str, str]:

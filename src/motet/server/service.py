@@ -21,9 +21,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
-from motet.model.tasks import Own
+from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
-from motet.release.disclosed import Coefficients, Disclosed
+from motet.release.coefficients import Coefficients
+from motet.release.disclosed import Disclosed
 from motet.server.metrics import Metrics
 from motet.store import records, releases
 from motet.store.releases import Published
@@ -167,19 +168,19 @@ class Service:
         kernel = self.study.model.individual
         return await run_in_threadpool(disclosed.coefficients, task, released, kernel)
 
-    def _tasks(self, connection: Connection, client: str, current: Published) -> tuple[Own, Own | None]:
+    def _tasks(self, connection: Connection, client: str, current: Published) -> tuple[Task, Task | None]:
         """The client's examples now, and those that the release contains if they differ."""
         examples = records.page(connection, client, limit=self.study.limits.examples_per_client)
         task = self._task(examples)
         if self.study.private:  # the client's clipped part stays in the release
-            return task, task.nothing
+            return task, Task.empty(self.study.dimension)
         if records.altered_since(connection, client, current.sequence):
             raise StaleRelease("you changed or removed examples since this release: try again after the next one")
         new = records.came_since(connection, client, current.sequence)
         return task, self._task([e for e in examples if e.id not in new]) if new else None
 
-    def _task(self, examples: list[records.Example]) -> Own:
-        return Own.of(*records.triples(examples, self.study.model, self.study.dimension))
+    def _task(self, examples: list[records.Example]) -> Task:
+        return Task.of(*records.triples(examples, self.study.model, self.study.dimension))
 
     # --- the store ---
 
