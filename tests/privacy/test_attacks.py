@@ -16,8 +16,16 @@ from motet.arrays import Array
 from motet.errors import InvalidRelease, WrongDimension
 from motet.kernels import RBF, DotProduct
 from motet.music import simulation as music
-from motet.privacy.attacks import Found, cliques, differencing, inversion, membership, presence, separation
-from motet.privacy.difference import change, contribution
+from motet.privacy.attacks import (
+    Reconstruction,
+    cliques,
+    differencing,
+    inversion,
+    membership_test,
+    overlap,
+    separation,
+)
+from motet.privacy.difference import Difference, contribution
 from tests.privacy import victims as attacks
 from tests.privacy.victims import INDIVIDUAL, Score, Trials, small_catalogue
 
@@ -58,7 +66,7 @@ class Study:
         self.engine.learn_many(self.drawn.user[own].tolist(), rows, self.drawn.rating[own])
 
 
-def told(found: Found) -> dict[str, float]:
+def told(found: Reconstruction) -> dict[str, float]:
     return dict(zip(ARTISTS.name_rows(found.inputs), found.outputs))
 
 
@@ -72,10 +80,10 @@ def test_one_victim_among_three_thousand(basis: str, bias: str) -> None:
     after = study.engine.disclose()
     study.engine.forget(LISTENERS)
     for first, second, came in ((before, after, True), (after, study.engine.disclose(), False)):
-        found = differencing(change(first, second))
+        found = differencing(Difference.between(first, second))
         assert found.certain
-        assert found.came is came
-        assert found.fit < 1e-9
+        assert found.added is came
+        assert found.unexplained < 1e-9
         assert told(found) == pytest.approx(victim, abs=1e-8)
         np.testing.assert_allclose(found.noise, 1.0, rtol=1e-6)
 
@@ -86,7 +94,7 @@ def test_a_batch_falls_apart_into_its_clients(basis: str) -> None:
     study = Study(basis=BASES[basis])
     before, batch = study.engine.disclose(), range(LISTENERS, LISTENERS + VICTIMS)
     study.send(batch)
-    found = separation(change(before, study.engine.disclose()))
+    found = separation(Difference.between(before, study.engine.disclose()))
     senders = [told(sender) for sender in found]
     clients = [study.of(listener) for listener in batch]
     assert sorted(map(sorted, senders)) == sorted(map(sorted, clients))
@@ -110,10 +118,10 @@ def test_a_quorum_filled_by_the_attacker() -> None:
     for k, (X, y, noise) in enumerate(own):
         study.engine.learn_many([f"own {k}"] * 6, X, y, [noise] * 6)
     after = study.engine.disclose()
-    found = differencing(change(before, after, own=own))
+    found = differencing(Difference.between(before, after, attacker_examples=own))
     assert found.certain
     assert told(found) == pytest.approx(study.of(LISTENERS), abs=1e-8)
-    assert not differencing(change(before, after)).certain  # more inputs than the basis has columns
+    assert not differencing(Difference.between(before, after)).certain  # more inputs than the basis has columns
 
 
 @pytest.mark.parametrize("bias", ["none", "constant", "linear"])
@@ -136,7 +144,7 @@ def test_one_sparse_release_falls_apart() -> None:
     engine = Engine(study.engine.model)
     for listener in range(8):
         engine.learn_many([listener] * RATINGS, list(study.of(listener)), list(study.of(listener).values()))
-    senders = separation(change(None, engine.disclose()))
+    senders = separation(Difference.between(None, engine.disclose()))
     certain = [told(sender) for sender in senders if sender.certain]
     assert len(senders) == 8
     assert len(certain) >= 4
@@ -151,7 +159,7 @@ def test_a_client_that_sends_more_is_found_but_not_its_outputs() -> None:
     study.engine.learn_many(["victim"] * 3, names[:3], ratings[:3])
     before = study.engine.disclose()
     study.engine.learn_many(["victim"] * 2, names[3:], ratings[3:])
-    found = differencing(change(before, study.engine.disclose()))
+    found = differencing(Difference.between(before, study.engine.disclose()))
     assert set(told(found)) == set(names)
     assert (found.inputs_certain, found.outputs_certain) == (True, False)
 
@@ -165,7 +173,7 @@ def test_smooth_kernels_and_inputs_without_a_catalogue() -> None:
     before = engine.disclose()
     own, y, noise = np.vstack([X[:2], rng.uniform(8, 9, (2, 2))]), np.array([1.0, -2.0, 3.0, 4.0]), [1.0, 2.0, 0.5, 1.0]
     engine.learn_many(["victim"] * 4, own, y, noise)
-    found = differencing(change(before, engine.disclose()))
+    found = differencing(Difference.between(before, engine.disclose()))
     assert found.certain
     order = np.lexsort(found.inputs.T), np.lexsort(own.T)
     np.testing.assert_array_equal(found.inputs[order[0]], own[order[1]])
@@ -176,18 +184,18 @@ def test_smooth_kernels_and_inputs_without_a_catalogue() -> None:
 def test_where_there_is_nothing_to_find() -> None:
     engine = Study(basis=BASES["eigen"]).engine
     release = engine.disclose()
-    same = differencing(change(release, release), count=3)
+    same = differencing(Difference.between(release, release), guesses=3)
     assert len(same.inputs) == 3
     assert not same.certain
-    assert same.fit == 1.0
+    assert same.unexplained == 1.0
     rng = np.random.default_rng(3)
     noise = rng.normal(size=release.Lambda.shape)
     noisy = replace(release, Lambda=release.Lambda + noise + noise.T, eta=release.eta + rng.normal(size=40))
-    guess = differencing(change(release, noisy), count=7)
+    guess = differencing(Difference.between(release, noisy), guesses=7)
     assert guess.inputs.shape == (7, ARTISTS.rows.shape[1])
     assert np.isfinite(guess.outputs).all()
     assert not guess.inputs_certain
-    assert not any(sender.certain for sender in separation(change(release, noisy)))
+    assert not any(sender.certain for sender in separation(Difference.between(release, noisy)))
 
 
 @pytest.mark.parametrize("model", [Model(DotProduct(0.5), RBF(1.0), 0.3, 0.1, basis=Features()),
@@ -197,8 +205,8 @@ def test_without_candidates_there_is_no_guess(model: Model) -> None:
     engine.learn_many(["a", "b"], [[1.0], [2.0]], [1.0, 2.0])
     before = engine.disclose()
     engine.learn("c", [3.0], 7.0)
-    assert not len(differencing(change(before, engine.disclose())).inputs)
-    found = differencing(change(before, engine.disclose(), candidates=[[0.5], [3.0], [4.0]]), count=1)
+    assert not len(differencing(Difference.between(before, engine.disclose())).inputs)
+    found = differencing(Difference.between(before, engine.disclose(), candidates=[[0.5], [3.0], [4.0]]), guesses=1)
     assert found.inputs.shape == (1, 1)
 
 
@@ -210,7 +218,7 @@ def test_releases_of_two_studies_are_refused() -> None:
         engine.learn("a", [1.0], 2.0)
         releases.append(engine.disclose())
     with pytest.raises(InvalidRelease, match="different models"):
-        change(*releases)
+        Difference.between(*releases)
 
 
 def test_cliques_of_clients_that_share_inputs() -> None:
@@ -229,15 +237,15 @@ def test_membership_measures_the_shift() -> None:
     v = rng.normal(size=30)
     v /= np.linalg.norm(v)
     outside, inside = rng.normal(size=(2, 20_000, 30)) * 4.0
-    found = membership(inside + v, outside, v)
+    found = membership_test(inside + v, outside, v)
     assert found.shift == pytest.approx(0.25, abs=4 * found.error)
     assert found.error == pytest.approx(0.01, rel=0.02)
     assert 0.2 < found.lower < found.shift
     assert found.advantage == pytest.approx(2 * 0.5497 - 1, abs=0.02)  # Φ(1/8)
-    none = membership(inside, outside, v)
+    none = membership_test(inside, outside, v)
     assert none.lower < 0.0 < abs(none.shift) < 4 * none.error
     with pytest.raises(WrongDimension, match="30 columns, got shape"):
-        membership(inside[:, 1:], outside, v)
+        membership_test(inside[:, 1:], outside, v)
 
 
 def test_membership_without_noise_is_certain() -> None:
@@ -248,9 +256,9 @@ def test_membership_without_noise_is_certain() -> None:
     victim = study.of(LISTENERS)
     v = flat(*contribution(without, without.basis, list(victim), list(victim.values())))
     inside, outside = ([flat(r.Lambda, r.eta)] * 3 for r in (with_victim, without))
-    found = membership(inside, outside, v)
+    found = membership_test(inside, outside, v)
     assert (found.shift, found.lower, found.advantage) == (math.inf, math.inf, 1.0)
-    assert membership(outside, outside, v).shift == 0.0
+    assert membership_test(outside, outside, v).shift == 0.0
 
 
 def flat(Lambda: Array, eta: Array) -> Array:
@@ -264,9 +272,9 @@ def test_presence_from_the_files(basis: str) -> None:
     study.send(LISTENERS)
     after = study.engine.disclose()
     examples = list(study.of(LISTENERS)), list(study.of(LISTENERS).values())
-    assert presence(change(before, after), *examples) == pytest.approx(1.0, abs=1e-8)
-    assert presence(change(after, after), *examples) == 0.0
-    rise = presence(change(None, after), *examples) - presence(change(None, before), *examples)
+    assert overlap(Difference.between(before, after), *examples) == pytest.approx(1.0, abs=1e-8)
+    assert overlap(Difference.between(after, after), *examples) == 0.0
+    rise = overlap(Difference.between(None, after), *examples) - overlap(Difference.between(None, before), *examples)
     assert rise == pytest.approx(1.0, abs=1e-6)
 
 

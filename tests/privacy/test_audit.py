@@ -73,10 +73,26 @@ def test_who_is_in(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert found[0]["share"] == pytest.approx(1.0, abs=1e-8)
 
 
+def test_a_table_of_many_suspects_shows_a_few_and_what_the_number_means(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    names = Disclosed.load(files[0]).model.catalogue
+    assert names is not None
+    table = [f'suspect {k},"{names.names[k]}",1.5' for k in range(9)]
+    table += [f'victim,"{names.names[k]}",{y}' for k, y in ((3, 4.5), (40, -2.25))]
+    (tmp_path / "suspects.csv").write_text("\n".join(["client,name,y", *table]), encoding="utf-8")
+    code, out, _ = run(*files, "--own", files[0].parent / "own.csv", "--suspects", tmp_path / "suspects.csv")
+    assert code == 0
+    assert out.count("membership") == 5
+    assert "victim: this client was added (overlap 1)" in out
+    assert "and 5 more suspects; --json has all of them" in out
+    assert "Overlap of exactly 1: this client alone was added." in out
+
+
 def test_one_release(files: tuple[Path, Path]) -> None:
     code, out, _ = run(files[0])
     assert code == 0
-    assert all(words in out for words in ("pairs of them are one client's", "motet audit FILE LATER"))
+    assert all(words in out for words in ("pairs of inputs from one client", "motet audit FILE LATER"))
     assert "Example: motet audit" in run("--help")[1]
 
 
@@ -89,7 +105,7 @@ def test_a_noisy_release_leaves_guesses(files: tuple[Path, Path], tmp_path: Path
     first.save(tmp_path / "first.safetensors")
     code, out, _ = run(tmp_path / "first.safetensors", tmp_path / "noisy.safetensors")
     assert code == 0
-    assert "a guess, and no better than one" in out
+    assert "no better than guessing" in out
     attacks = json.loads(run(tmp_path / "first.safetensors", tmp_path / "noisy.safetensors", "--json")[1])["attacks"]
     assert next(a for a in attacks if a["attack"] == "differencing")["certain"] == "no"
 
@@ -104,7 +120,7 @@ def test_inputs_that_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("client,time,y\nme,0.5,1\n")
     code, out, _ = run(tmp_path / "1", tmp_path / "2", "--own", tmp_path / "own.csv")
     assert code == 0
-    assert "came: (0.75) 5" in out
+    assert "sent: (0.75) 5" in out
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from motet.arrays import Array
 from motet.errors import BudgetSpent, InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Matern
 from motet.music import simulation as music
-from motet.privacy.attacks import membership
+from motet.privacy.attacks import membership_test
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.denoise import combined, shaped
 from motet.privacy.ledger import UNIT, Ledger, Whole, epsilon_of, opendp_noise
@@ -309,7 +309,9 @@ def tells_members_apart(noise: Noisy, ledger: Ledger) -> bool:
     _, total, victim = small()
     deviation = ledger.scale * UNIT
     with_victim, without = many(noise, total + victim, deviation, RUNS), many(noise, total, deviation, RUNS)
-    return bool(membership(with_victim, without, victim / UNIT).lower > 1 / promised(ledger.epsilon, ledger.delta, 1))
+    return bool(
+        membership_test(with_victim, without, victim / UNIT).lower > 1 / promised(ledger.epsilon, ledger.delta, 1)
+    )
 
 
 def p_values(noise: Noisy, ledger: Ledger, releases: int) -> list[float]:
@@ -355,7 +357,7 @@ def composed_shift(noise: Noisy, ledger: Ledger) -> float:
     _, total, victim = small()
     deviation = ledger.scale * UNIT
     seen = [sum(many(noise, t, deviation, RUNS) for _ in range(10)) / 10 for t in (total + victim, total)]
-    return membership(seen[0], seen[1], victim / UNIT).lower
+    return membership_test(seen[0], seen[1], victim / UNIT).lower
 
 
 def test_noise_once_drawn_is_not_drawn_again() -> None:

@@ -18,8 +18,8 @@ from motet import Catalogue, Disclosed, Engine, Model
 from motet.arrays import Array, Index
 from motet.kernels import ConstantKernel
 from motet.music import simulation as music
-from motet.privacy.attacks import differencing, presence
-from motet.privacy.difference import Change, change
+from motet.privacy.attacks import differencing, inversion, overlap
+from motet.privacy.difference import Difference
 
 Release: TypeAlias = Callable[[Engine, int], Disclosed]
 INDIVIDUAL = music.INDIVIDUAL + ConstantKernel(0.1)  # so that artists without a common tag go together too
@@ -85,14 +85,14 @@ class Trials:
         for k in range(len(victims)):
             self.engine.forget(f"victim {k}")
 
-    def around(self, *victims: Victim, leaving: bool = False, own: Any = ()) -> Change:
+    def around(self, *victims: Victim, leaving: bool = False, own: Any = ()) -> Difference:
         """The releases before and after these victims came, or left."""
         steps = (self.send, self.forget)
         if leaving:
             self.send(*victims)
         before = self.release()
         steps[leaving](*victims)
-        found = change(before, self.release(), own=own, candidates=self.catalogue.rows)
+        found = Difference.between(before, self.release(), attacker_examples=own, candidates=self.catalogue.rows)
         if not leaving:
             self.forget(*victims)
         return found
@@ -104,7 +104,7 @@ def inputs_score(trials: Trials, number: int, *, leaving: bool = False, own: int
     for victim in trials.victims(number):
         fakes = trials.victims(own)
         found = trials.around(victim, *fakes, leaving=leaving, own=[(fake.X, fake.y, None) for fake in fakes])
-        guess = differencing(found, count=len(victim.h)).inputs[: len(victim.h), 0]
+        guess = differencing(found, guesses=len(victim.h)).inputs[: len(victim.h), 0]
         hits += int(np.isin(guess, victim.h).sum())
     return Score(hits, number * RATINGS, RATINGS / len(trials.catalogue))
 
@@ -114,7 +114,7 @@ def signs_score(trials: Trials, number: int) -> Score:
     hits = 0
     for victim in trials.victims(number):
         found = trials.around(victim)
-        known = Change(found.release, found.basis, victim.X, found.Lambda, found.eta, found.rounding)
+        known = Difference(found.release, found.basis, victim.X, found.Lambda, found.eta, found.rounding)
         guess = differencing(known)
         first = guess.outputs[guess.inputs[:, 0] == victim.h[0]]
         hits += int(first[0] * victim.y[0] > 0)
@@ -131,7 +131,7 @@ def inversion_score(trials: Trials, number: int) -> Score:
         together[np.ix_(victim.h, victim.h)] = True
         nobody = trials.rng.choice(np.argwhere(~together))
         trials.send(victim)
-        G = np.abs(change(None, trials.release(), candidates=trials.catalogue.rows).over_inputs().G)
+        G = np.abs(inversion(trials.release(), candidates=trials.catalogue.rows).G)
         trials.forget(victim)
         hits += int(G[pair] > G[tuple(nobody)])
     return Score(hits, number, 0.5)
@@ -144,7 +144,7 @@ def separation_score(trials: Trials, batches: int, *, size: int = 10) -> Score:
         victims = trials.victims(size)
         sent = np.unique([victim.h for victim in victims])
         G = np.zeros(trials.held.shape)
-        G[np.ix_(sent, sent)] = np.abs(trials.around(*victims).at(trials.catalogue.rows[sent]).G)
+        G[np.ix_(sent, sent)] = np.abs(trials.around(*victims).sums_over(trials.catalogue.rows[sent]).G)
         for victim in victims:
             a, b = victim.h[:2]
             others = np.setdiff1d(sent, np.concatenate([v.h for v in victims if a in v.h]))
@@ -159,7 +159,7 @@ def presence_score(trials: Trials, number: int) -> Score:
     for victim, other in zip(trials.victims(number), trials.victims(number)):
         came = bool(trials.rng.integers(2))
         found = trials.around(victim if came else other)
-        hits += int((presence(found, victim.X, victim.y) > presence(found, other.X, other.y)) == came)
+        hits += int((overlap(found, victim.X, victim.y) > overlap(found, other.X, other.y)) == came)
     return Score(hits, number, 0.5)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from motet.cli.terminal import token
-from motet.errors import Forbidden, NotReleased, Unauthorized, Unreachable
+from motet.errors import Forbidden, InvalidRelease, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from motet.client.client import Client
@@ -71,6 +70,14 @@ def obtained(where: str) -> Disclosed:
     """A release from a server's address or from a file."""
     if where.startswith(("http://", "https://")):
         return fetched(where)
-    from motet.privacy.audit import load
+    from motet.release.disclosed import Disclosed
 
-    return load(Path(where))
+    try:
+        return Disclosed.load(where)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidRelease(
+            f"cannot read {where}: {reason}; give a release's file, or an address with http://"
+        ) from None
+    except InvalidRelease as error:
+        raise InvalidRelease(f"{where}: {error}") from None

@@ -60,30 +60,35 @@ def audit(
         Path | None,
         typer.Option(help="A table of what you sent in between: client, name (or the inputs' columns), y and noise."),
     ] = None,
-    suspects: Annotated[Path | None, typer.Option(help="A table like that of clients who may be in.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all that was rebuilt as JSON, nothing else.")] = False,
+    suspects: Annotated[
+        Path | None, typer.Option(help="A table like --own, of clients that may have been added.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON, nothing else.")] = False,
 ) -> None:
-    """Attack releases with nothing but themselves, and show what can be rebuilt of the clients."""
+    """Attack releases with nothing but themselves, and show what can be reconstructed of the clients."""
     with one_line_errors():
         if own is not None and later is None:
             raise MotetError("--own is what you sent between two releases: give the later one too")
         releases = sorted((obtained(where) for where in (release, later) if where), key=lambda found: found.version)
         from motet.client.tables import read_clients
-        from motet.privacy.audit import expose  # heavy, and not needed for a refusal
+        from motet.privacy.audit import audit as attack  # heavy, and not needed for a refusal
 
         catalogue, dimension = releases[-1].model.catalogue, releases[-1].landmarks.shape[1]
         mine, others = ({} if path is None else read_clients(path, catalogue, dimension) for path in (own, suspects))
-        suspected = {client: examples.triples for client, examples in others.items()}
-        exposed = expose(*releases, own=[examples.triples for examples in mine.values()], suspects=suspected)
+        report = attack(
+            *releases,
+            attacker_examples=[examples.triples for examples in mine.values()],
+            suspects={client: examples.triples for client, examples in others.items()},
+        )
     if as_json:
-        sys.stdout.write(json.dumps(exposed.to_dict()) + "\n")
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
         return
     console = Console()
-    table = Table("attack", "what was rebuilt", "certain", title=exposed.title, title_justify="left")
-    for finding in exposed.shown:
+    table = Table("attack", "result", "certain", title=report.title, title_justify="left")
+    for finding in report.rows:
         table.add_row(finding.attack, Text(finding.text), finding.certain)
     console.print(table)
-    for note in exposed.notes:
+    for note in report.notes:
         console.print(note, style="dim")
 
 

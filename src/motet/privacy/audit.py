@@ -1,27 +1,29 @@
-"""All attacks on one release, or on two, told in words and as plain data: what ``motet audit`` shows."""
+"""The report of ``motet audit``: every attack on one release, or on two, in words and as plain data.
+
+The attacks themselves are in ``attacks``; here their results become findings for a table and for JSON.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from motet.arrays import Array
-from motet.errors import InvalidRelease
-from motet.privacy.attacks import TOLERANCE, Found, presence, rebuilt
-from motet.privacy.difference import Change, Examples, change
+from motet.privacy.attacks import TOLERANCE, Reconstruction, inversion, overlap, reconstruct
+from motet.privacy.difference import Difference, Examples
 from motet.release.disclosed import Disclosed
 from motet.text import count, input_text
 
-SHOWN = 5  # inputs of a client, and clients, that a table has room for
+MAX_ROWS, MAX_INPUTS = 5, 5  # clients or suspects in the table, inputs of each
+OVERLAP = "Overlap of exactly 1: this client alone was added. Similar clients raise it."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one attack rebuilt: a line for people, and everything for programs."""
+    """The result of one attack: a line for people, and everything for programs."""
 
     attack: str
     text: str
@@ -30,7 +32,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Exposure:
+class AuditReport:
     title: str
     findings: list[Finding]
     notes: list[str]
@@ -38,109 +40,119 @@ class Exposure:
     versions: list[int]
 
     @property
-    def shown(self) -> list[Finding]:
-        """As many as a table has room for, and how many more there are."""
-        clients = [f for f in self.findings if f.attack.startswith("client")]
-        others = [f for f in self.findings if f not in clients]
-        more = len(clients) - SHOWN
-        rest = [Finding("", f"and {more} clients more, all of them in --json", "", {})] if more > 0 else []
-        return others + clients[:SHOWN] + rest
+    def rows(self) -> list[Finding]:
+        """The findings for a table: a few clients and suspects, certain ones first, and how many more there are."""
+        by_kind: dict[str, list[Finding]] = {"": [], "client": [], "suspect": []}
+        for finding in self.findings:
+            client, suspect = finding.attack.startswith("client"), finding.attack == "membership"
+            by_kind["client" if client else "suspect" if suspect else ""].append(finding)
+        by_kind["suspect"].sort(key=lambda finding: finding.certain != "yes")
+        return [*by_kind[""], *_first_rows(by_kind["client"], "client"), *_first_rows(by_kind["suspect"], "suspect")]
 
     def to_dict(self) -> dict[str, Any]:
-        found = [{"attack": f.attack, "certain": f.certain, **f.data} for f in self.findings]
-        return {"policy": self.policy, "releases": self.versions, "attacks": found}
+        attacks = [{"attack": f.attack, "certain": f.certain, **f.data} for f in self.findings]
+        return {"policy": self.policy, "releases": self.versions, "attacks": attacks}
 
 
-def expose(
+def _first_rows(findings: list[Finding], noun: str) -> list[Finding]:
+    more = len(findings) - MAX_ROWS
+    rest = [Finding("", f"and {count(more, f'more {noun}')}; --json has all of them", "", {})] if more > 0 else []
+    return findings[:MAX_ROWS] + rest
+
+
+def audit(
     first: Disclosed,
     second: Disclosed | None = None,
     *,
-    own: Iterable[Examples] = (),
+    attacker_examples: Iterable[Examples] = (),
     suspects: Mapping[str, Examples] | None = None,
-) -> Exposure:
-    """Run every attack that needs no more than these files, what one sent oneself, and whom one suspects to be in."""
+) -> AuditReport:
+    """Run every attack on one release, or on two of the same study.
+
+    ``attacker_examples`` were sent between the two by clients of the attacker's own; ``suspects`` are clients that may
+    have been added.
+    """
     releases = [first] if second is None else [first, second]
-    found = change(None, first) if second is None else change(first, second, own=own)
-    together, senders = rebuilt(found)
-    findings = [_inversion(releases[-1])]
+    difference = (
+        Difference.between(None, first)
+        if second is None
+        else Difference.between(first, second, attacker_examples=attacker_examples)
+    )
+    together, clients = reconstruct(difference)
+    findings = [_inversion_finding(releases[-1])]
     if second is not None:
-        findings.append(_finding(found, "differencing", together))
-    findings += _separation(found, senders, alone=second is None)
-    findings += [_membership(found, name, examples) for name, examples in (suspects or {}).items()]
+        findings.append(_reconstruction_finding(difference, "differencing", together))
+    findings += _separation_findings(difference, clients, single=second is None)
+    findings += [_membership_finding(difference, name, examples) for name, examples in (suspects or {}).items()]
     versions = [release.version for release in releases]
-    title = f"{' and '.join(f'release {v}' for v in versions)}, {first.policy}"
-    return Exposure(title, findings, _notes(first, findings, second is None), first.policy, versions)
+    title = f"{' and '.join(f'release {version}' for version in versions)}, {first.policy}"
+    return AuditReport(title, findings, _notes(first, findings, second is None), first.policy, versions)
 
 
-def _notes(release: Disclosed, findings: list[Finding], alone: bool) -> list[str]:
+def _notes(release: Disclosed, findings: list[Finding], single: bool) -> list[str]:
     notes = []
-    if any(f.certain == "no" for f in findings):
-        notes.append("what is not certain is a guess, and no better than one")
-    if alone:
-        notes.append("a second release shows what was sent in between: motet audit FILE LATER")
+    if any(finding.attack == "membership" for finding in findings):
+        notes.append(OVERLAP)
+    if any(finding.certain == "no" for finding in findings):
+        notes.append("Only findings marked 'yes' are certain; 'no' is no better than guessing.")
+    if any(finding.certain == "inputs" for finding in findings):
+        notes.append("Findings marked 'inputs' are certain about inputs, not about outputs.")
+    if single:
+        notes.append("A second release shows what was sent in between: motet audit FILE LATER")
     if release.policy == "exact":
-        notes.append("exact releases promise nothing: they are for clients who trust each other")
+        notes.append("Releases without noise are only for clients who trust each other.")
     return notes
 
 
-def _inversion(release: Disclosed) -> Finding:
-    sums = change(None, release).over_inputs()
-    known = sums.unique and not release.noise_scale
-    names, pairs = _named(release, sums.inputs), sums.pairs if known else sums.pairs[:0]
-    text = f"G and g over {len(names)} inputs"
-    if len(pairs):
+# --- one finding for each attack ---
+
+
+def _inversion_finding(release: Disclosed) -> Finding:
+    sums = inversion(release)
+    certain = sums.unique and not release.noise_scale
+    names, pairs = _names(release, sums.inputs), sums.pairs if certain else sums.pairs[:0]
+    text = f"the sums G and g of all clients over {count(len(names), 'input')}"
+    if not sums.unique:
+        text = f"{text}, but many others would give the same release"
+    elif not certain:
+        text = f"{text}, but only with the release's noise"
+    elif len(pairs):
         a, b = pairs[np.argmin(np.abs(sums.G[tuple(pairs.T)]))]
-        text += f"; {len(pairs)} pairs of them are one client's, as {input_text(names[a])} and {input_text(names[b])}"
-    elif not known:
-        text += ", with the noise of the release" if sums.unique else ", one of many that give this release"
+        example = f"{input_text(names[a])} and {input_text(names[b])}"
+        text = f"{text}; {count(len(pairs), 'pair')} of inputs from one client, such as {example}"
     data = {"inputs": names, "G": sums.G.tolist(), "g": sums.g.tolist(), "pairs": pairs.tolist()}
-    return Finding("inversion", text, "yes" if known else "no", data)
+    return Finding("inversion", text, "yes" if certain else "no", data)
 
 
-def _separation(found: Change, senders: list[Found], *, alone: bool) -> list[Finding]:
-    """A finding for each client; of a single release only those that stand apart."""
-    senders = [sender for sender in senders if sender.inputs_certain]
-    if not senders:
-        text = "no client stands apart" if alone else "the difference does not fall apart into clients"
-        return [Finding("separation", text, "", {"clients": 0})]
-    clients = [_finding(found, f"client {k}", sender) for k, sender in enumerate(senders, 1)]
-    text = f"{count(len(senders), 'client')}, told apart by what goes together"
-    return [Finding("separation", text, "yes", {"clients": len(senders)}), *clients]
+def _reconstruction_finding(difference: Difference, attack: str, result: Reconstruction) -> Finding:
+    names = _names(difference.release, result.inputs)
+    examples = [f"{input_text(name)} {y:.4g}" for name, y in zip(names, result.outputs)]
+    more = f" and {len(examples) - MAX_INPUTS} more" if len(examples) > MAX_INPUTS else ""
+    sign = "sent" if result.added else "removed"
+    text = f"{sign}: {', '.join(examples[:MAX_INPUTS])}{more}" if examples else "no inputs to try"
+    certain = "yes" if result.certain else "inputs" if result.inputs_certain else "no"
+    data = {"came": result.added, "inputs": names, "outputs": result.outputs.tolist()}
+    return Finding(attack, text, certain, data | {"noise": result.noise.tolist(), "fit": result.unexplained})
 
 
-def _membership(found: Change, name: str, examples: Examples) -> Finding:
-    """How much of a client lies in the releases: 1 if it alone came, some of the others' where there are more."""
-    share = presence(found, *examples)
-    certain = abs(share - 1) < TOLERANCE and not found.release.noise_scale
-    text = f"{name}: {share:.3g} times what it would add"
+def _separation_findings(difference: Difference, clients: list[Reconstruction], *, single: bool) -> list[Finding]:
+    """One finding for all clients that could be separated, and one for each."""
+    clients = [client for client in clients if client.inputs_certain]
+    if not clients:
+        whole = "the release" if single else "the difference"
+        return [Finding("separation", f"{whole} cannot be divided into clients", "", {"clients": 0})]
+    text = f"{count(len(clients), 'client')}, separated by which inputs occur together"
+    each = [_reconstruction_finding(difference, f"client {k}", client) for k, client in enumerate(clients, 1)]
+    return [Finding("separation", text, "yes", {"clients": len(clients)}), *each]
+
+
+def _membership_finding(difference: Difference, name: str, examples: Examples) -> Finding:
+    share = overlap(difference, *examples)
+    certain = abs(share - 1) < TOLERANCE and not difference.release.noise_scale
+    text = f"{name}: this client was added (overlap 1)" if certain else f"{name}: not decided (overlap {share:.3g})"
     return Finding("membership", text, "yes" if certain else "no", {"client": name, "share": share})
 
 
-def _finding(found: Change, attack: str, what: Found) -> Finding:
-    names = _named(found.release, what.inputs)
-    pairs = [f"{input_text(name)} {y:.4g}" for name, y in zip(names, what.outputs)]
-    more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
-    text = f"{'came' if what.came else 'left'}: {', '.join(pairs[:SHOWN])}{more}" if pairs else "no inputs to try"
-    certain = "yes" if what.certain else "inputs" if what.inputs_certain else "no"
-    data = {"came": what.came, "inputs": names, "outputs": what.outputs.tolist(), "noise": what.noise.tolist()}
-    return Finding(attack, text, certain, data | {"fit": what.fit})
-
-
-def _named(release: Disclosed, rows: Array) -> list[Any]:
+def _names(release: Disclosed, rows: Array) -> list[Any]:
     catalogue = release.model.catalogue
     return rows.tolist() if catalogue is None else catalogue.name_rows(rows)
-
-
-# --- files ---
-
-
-def load(path: Path) -> Disclosed:
-    """A release from its file; a refusal names the file."""
-    try:
-        return Disclosed.load(path)
-    except OSError as error:
-        raise InvalidRelease(
-            f"cannot read {path}: {error.strerror or error}; give a release's file, or an address with http://"
-        ) from None
-    except InvalidRelease as error:
-        raise InvalidRelease(f"{path}: {error}") from None

@@ -1,7 +1,7 @@
-"""What changed between two releases, in one basis: ΔΛ and Δη, and from them ΔG and Δg over inputs.
+"""The difference between two releases: ΔΛ and Δη in one basis, and from them ΔG and Δg over inputs.
 
-A growing basis is another one in every release; both are carried into one that spans them. One release alone is the
-difference to nothing. What the attacker sent itself is known, and subtracted.
+Every attack begins here. A growing basis is another one in every release, so both releases are carried into a basis
+that spans them. A single release is its difference to an empty study.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Examples: TypeAlias = tuple[Any, Any, Any]  # X, y, noise of one client
 
 TINY = float(np.finfo(float).tiny)
 EPS = float(np.finfo(float).eps)
-GAP = 1e3  # between what was sent and rounding
-WORST = 1e-6  # singular value of F, relative: what is weaker leaves no digit of G, which has its square
+ROUNDING_GAP = 1e3  # a number this many times larger than rounding is not rounding
+SINGULAR_VALUE_CUTOFF = 1e-6  # of F, relative; a weaker direction has no digit left in G, which has its square
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
-    """G and g over inputs; ``unique`` unless others would give the same release.
+class InputSums:
+    """G and g over some inputs; ``unique`` if no other sums over them give the same release.
 
-    Rounding in G is about ``error``; ``fit`` is the share of Λ that no client with these inputs could have sent.
+    Rounding in G is about ``error``; ``unexplained`` is the share of Λ that clients with these inputs cannot add.
     """
 
     inputs: Array
@@ -38,64 +38,77 @@ class Sums:
     g: Array
     unique: bool
     error: float
-    fit: float
+    unexplained: float
+
+    @property
+    def links(self) -> Array:
+        """Which two inputs one client has both of, as far as G is not rounding."""
+        return np.abs(self.G) > 10 * self.error
 
     @property
     def pairs(self) -> Index:
-        """The inputs, two by two, that some client has both of; none where G is not unique."""
-        linked = np.triu(np.abs(self.G) > 10 * self.error, 1)
-        return np.argwhere(linked) if self.unique else np.empty((0, 2), dtype=np.intp)
+        """The numbers of linked inputs, two by two; none if G is not unique."""
+        return np.argwhere(np.triu(self.links, 1)) if self.unique else np.empty((0, 2), dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
-    """ΔΛ and Δη between two releases, in one basis; rounding makes an error in ΔΛ of at least ``rounding``."""
+class Difference:
+    """ΔΛ and Δη in one basis; ``rounding`` is the least error that floating point leaves in ΔΛ."""
 
     release: Disclosed
     basis: Basis
-    candidates: Array
+    candidates: Array  # inputs that clients may have sent
     Lambda: Array
     eta: Array
     rounding: float
 
-    def over_inputs(self) -> Sums:
-        """ΔG and Δg over the candidates, of least norm where the basis does not tell them apart."""
-        return self.at(self.candidates)
+    @classmethod
+    def between(
+        cls,
+        before: Disclosed | None,
+        after: Disclosed,
+        *,
+        attacker_examples: Iterable[Examples] = (),
+        candidates: Any = None,
+    ) -> Difference:
+        """What was added between two releases, or since the beginning if ``before`` is None.
 
-    def at(self, X: Array, floor: float | None = None) -> Sums:
-        """The same, if nothing else than these inputs was sent; ``floor`` is the error in ΔΛ, where one knows more."""
+        Examples that the attacker's own clients sent in between are known, so their part is subtracted.
+        """
+        basis, X = _common_basis(before, after)
+        X = X if candidates is None else after.model.rows(candidates, after.landmarks.shape[1])
+        Lambda, eta = _carry(after, basis)
+        rounding = EPS * float(np.linalg.norm(Lambda))
+        if before is not None:
+            Lambda_before, eta_before = _carry(before, basis)
+            rounding = max(rounding, EPS * float(np.linalg.norm(Lambda_before)))
+            Lambda, eta = Lambda - Lambda_before, eta - eta_before
+        for examples in attacker_examples:
+            Lambda_attacker, eta_attacker = contribution(after, basis, *examples)
+            Lambda, eta = Lambda - Lambda_attacker, eta - eta_attacker
+        return cls(after, basis, X, Lambda, eta, rounding)
+
+    def sums_over(self, X: Array, error: float | None = None) -> InputSums:
+        """ΔG and Δg if only these inputs were sent, of least norm if the basis does not tell them apart.
+
+        ``error`` is that in ΔΛ, by default from rounding alone.
+        """
         F = self.basis.columns(X)
-        half, rank = pseudo_inverse(F)
-        G, g = half.T @ self.Lambda @ half, half.T @ self.eta
-        error = (self.rounding if floor is None else floor) * _norm(half) ** 2
-        return Sums(X, G, g, 0 < rank == len(X), error, self._left(F.T @ G @ F))
+        F_inverse, rank = pseudo_inverse(F)
+        G, g = F_inverse.T @ self.Lambda @ F_inverse, F_inverse.T @ self.eta
+        norm = float(np.linalg.norm(F_inverse, 2)) if F_inverse.size else 0.0
+        error_in_G = (self.rounding if error is None else error) * norm**2
+        return InputSums(X, G, g, 0 < rank == len(X), error_in_G, self._unexplained(F.T @ G @ F))
 
-    def _left(self, explained: Array) -> float:
+    def _unexplained(self, Lambda: Array) -> float:
+        """The share of ΔΛ that this one leaves; all of it if ΔΛ is rounding."""
         size = float(np.linalg.norm(self.Lambda))
-        only_rounding = size <= max(GAP * self.rounding, TINY)
-        return 1.0 if only_rounding else float(np.linalg.norm(self.Lambda - explained)) / size
-
-
-def change(
-    before: Disclosed | None, after: Disclosed, *, own: Iterable[Examples] = (), candidates: Any = None
-) -> Change:
-    """What came between two releases (None: since the beginning), without what the attacker sent itself."""
-    basis, X = _common_basis(before, after)
-    X = X if candidates is None else after.model.rows(candidates, after.landmarks.shape[1])
-    Lambda, eta = _carried(after, basis)
-    rounding = EPS * float(np.linalg.norm(Lambda))
-    if before is not None:
-        earlier = _carried(before, basis)
-        rounding = max(rounding, EPS * float(np.linalg.norm(earlier[0])))
-        Lambda, eta = Lambda - earlier[0], eta - earlier[1]
-    for examples in own:
-        mine = contribution(after, basis, *examples)
-        Lambda, eta = Lambda - mine[0], eta - mine[1]
-    return Change(after, basis, X, Lambda, eta, rounding)
+        is_rounding = size <= max(ROUNDING_GAP * self.rounding, TINY)
+        return 1.0 if is_rounding else float(np.linalg.norm(self.Lambda - Lambda)) / size
 
 
 def contribution(release: Disclosed, basis: Basis, X: Any, y: Any, noise: Any = None) -> tuple[Array, Array]:
-    """Λʲ and ηʲ that one client with these examples adds to a release."""
+    """Λʲ and ηʲ that a client with these examples adds to a release."""
     X = release.model.rows(X, release.landmarks.shape[1])
     task = Task.of(X, *outputs(y, noise, len(X)))
     R = np.linalg.inv(task.covariance(release.shift(release.model.individual)))
@@ -109,32 +122,43 @@ def covariance(release: Disclosed, X: Array, noise: Array) -> Array:
     return shift.covariance(shift.gram(X), noise)
 
 
+def pseudo_inverse(F: Array) -> tuple[Array, int]:
+    """F⁺ and the rank of F, both without directions that are too weak to carry information."""
+    if not F.size:
+        return np.zeros(F.shape[::-1]), 0
+    U, s, Vt = np.linalg.svd(F, full_matrices=False)
+    strong = s > SINGULAR_VALUE_CUTOFF * s[0]
+    return (Vt[strong].T / s[strong]) @ U[:, strong].T, int(strong.sum())
+
+
+# --- one basis for two releases ---
+
+
 def _common_basis(before: Disclosed | None, after: Disclosed) -> tuple[Basis, Array]:
     """A basis that spans both releases, and the inputs that clients may have sent."""
-    releases = [after] if before is None else [before, after]
     if before is not None and (before.model != after.model or before.policy != after.policy):
-        raise InvalidRelease("these two releases are of different models or policies: give two of one study")
-    model, X = after.model, after.inputs
+        raise InvalidRelease("expected two releases of one study, got different models or policies")
+    model = after.model
     if model.common is not None and model.basis is None:
-        if before is not None:
-            known: dict[bytes, int] = {}
-            every = np.vstack([release.inputs for release in releases])
-            X = every[match(every, known)[1]]
-            basis, _, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
-            return basis, X[order]
-        return after.basis, X
-    same = (np.array_equal(r.A, after.A) and np.array_equal(r.landmarks, after.landmarks) for r in releases)
-    if not all(same):
-        raise InvalidRelease("these two releases have different bases: give two of one study")
+        if before is None:
+            return after.basis, after.inputs
+        inputs = np.vstack([before.inputs, after.inputs])
+        inputs = inputs[match(inputs, {})[1]]
+        basis, _, order = Basis.grown(model.common, inputs, model.bias, model.catalogue is not None)
+        return basis, inputs[order]
+    if before is not None and not (
+        np.array_equal(before.A, after.A) and np.array_equal(before.landmarks, after.landmarks)
+    ):
+        raise InvalidRelease("expected two releases of one study, got different bases")
     if model.catalogue is not None:
         return after.basis, model.catalogue.rows
-    return after.basis, getattr(model.basis, "points", X)
+    return after.basis, getattr(model.basis, "points", after.inputs)
 
 
-def _carried(release: Disclosed, basis: Basis) -> tuple[Array, Array]:
+def _carry(release: Disclosed, basis: Basis) -> tuple[Array, Array]:
     """A release's Λ and η in a basis that spans its own.
 
-    Features turn by an isometry, e(x) = Q e₁(x), and the linear bias is counted from another origin.
+    Features turn by an isometry, e(x) = Q e₁(x), and a linear bias has another origin.
     """
     if release.basis is basis or release.model.basis is not None or release.model.common is None:
         return release.Lambda, release.eta
@@ -145,16 +169,3 @@ def _carried(release: Disclosed, basis: Basis) -> tuple[Array, Array]:
     if release.model.bias == "linear":
         M[d + 1 :, r] = (release.basis.origin - basis.origin)[1 if basis.has_index else 0 :]
     return M @ release.Lambda @ M.T, M @ release.eta
-
-
-def pseudo_inverse(F: Array) -> tuple[Array, int]:
-    """F⁺ and the rank of F, both without directions that are too weak to tell anything."""
-    if not F.size:
-        return np.zeros(F.shape[::-1]), 0
-    U, s, Vt = np.linalg.svd(F, full_matrices=False)
-    kept = s > WORST * s[0]
-    return (Vt[kept].T / s[kept]) @ U[:, kept].T, int(kept.sum())
-
-
-def _norm(half: Array) -> float:
-    return float(np.linalg.norm(half, 2)) if half.size else 0.0
