@@ -1,4 +1,4 @@
-"""Tables as files: CSV, or Parquet where pyarrow is installed. What their columns mean is ``motet.tables``' matter.
+"""Tables as files: CSV, or Parquet if pyarrow is installed. What the columns mean is known to those who read them.
 
 A refusal names file, row and column; a CSV's header is its row 1.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from motet.arrays import BOUND
+from motet.arrays import finite_number
 from motet.errors import InvalidData
 
 PARQUET = (".parquet", ".pq")
@@ -20,15 +20,16 @@ PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells as the file has them, texts or numbers; ``numbers`` are those of the rows in the file."""
+    """Cells as in the file, text or numbers; ``numbers`` are the rows' numbers there. A column is a name or a place."""
 
     file: str
     columns: list[str]
     rows: list[list[Any]]
     numbers: list[int]
 
-    def refusal(self, k: int, column: str, what: str) -> InvalidData:
-        return InvalidData(f"{self.file}, row {self.numbers[k]}, column {column}: {what}")
+    def refusal(self, k: int, column: str | int, what: str) -> InvalidData:
+        name = self.columns[column] if isinstance(column, int) else column
+        return InvalidData(f"{self.file}, row {self.numbers[k]}, column {name}: {what}")
 
     def require(self, *columns: str) -> None:
         for column in columns:
@@ -36,38 +37,49 @@ class Table:
                 hint = "; separate columns by commas" if len(self.columns) == 1 else ""
                 raise InvalidData(f"{self.file}: no column {column!r}; got {', '.join(self.columns):.80}{hint}")
 
-    def cells(self, column: str) -> list[Any]:
-        """A column, None where a cell is empty; all of it where there is no such column."""
-        if column not in self.columns:
-            return [None] * len(self.rows)
-        at = self.columns.index(column)
-        return [_cell(row[at]) for row in self.rows]
+    def cells(self, column: str | int) -> list[Any]:
+        """A column, with None for an empty cell; None for every row if there is no such column."""
+        if isinstance(column, str):
+            if column not in self.columns:
+                return [None] * len(self.rows)
+            column = self.columns.index(column)
+        cells = (row[column] for row in self.rows)
+        return [(cell.strip() or None) if isinstance(cell, str) else cell for cell in cells]
 
-    def texts(self, column: str) -> list[str]:
+    def texts(self, column: str | int) -> list[str]:
         """A column in which no cell is empty."""
-        self.require(column)
+        if isinstance(column, str):
+            self.require(column)
         cells = self.cells(column)
         if None in cells:
-            raise self.refusal(cells.index(None), column, f"expected a {column}, got nothing")
+            raise self.refusal(cells.index(None), column, "expected a value, got nothing")
         return [str(cell) for cell in cells]
 
-    def floats(self, column: str, default: float | None = None) -> list[float]:
-        """A column of finite numbers; a ``default`` stands for cells that are empty."""
-        found = []
+    def names(self, column: str | int) -> list[str]:
+        """A column in which no cell is empty and none is twice."""
+        for name, rows in self.groups(column).items():
+            if len(rows) > 1:
+                first = self.numbers[rows[0]]
+                raise self.refusal(rows[1], column, f"{name!r:.60} is in row {first} already; keep one of them")
+        return self.texts(column)
+
+    def floats(self, column: str | int, default: float | None = None) -> list[float]:
+        """A column of finite numbers; a ``default`` stands for empty cells."""
+        floats = []
         for k, cell in enumerate(self.cells(column)):
-            number = default if cell is None else _number(cell)
+            number = default if cell is None else cell_number(cell)
             if number is None:
                 got = "nothing" if cell is None else f"{cell!r:.60}"
                 raise self.refusal(k, column, f"expected a finite number, got {got}")
-            found.append(number)
-        return found
+            floats.append(number)
+        return floats
 
-    def groups(self, column: str) -> dict[str, list[int]]:
-        """Which rows have which text in a column, in the order in which these come."""
-        found: dict[str, list[int]] = {}
+    def groups(self, column: str | int) -> dict[str, list[int]]:
+        """The rows of each text in a column, in the order of their first rows."""
+        groups: dict[str, list[int]] = {}
         for k, text in enumerate(self.texts(column)):
-            found.setdefault(text, []).append(k)
-        return found
+            groups.setdefault(text, []).append(k)
+        return groups
 
     def only(self, chosen: Iterable[int]) -> Table:
         """Some of the rows."""
@@ -75,23 +87,32 @@ class Table:
         return Table(self.file, self.columns, [self.rows[k] for k in chosen], [self.numbers[k] for k in chosen])
 
 
-def read(path: Path) -> Table:
-    """A table with a header and at least one row."""
+def cell_number(cell: Any) -> float | None:
+    """A cell as a finite number, None if it is not one; −0.0 is 0.0."""
+    try:
+        number = None if isinstance(cell, bool) else finite_number(float(cell))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if number is None else number + 0.0
+
+
+def read(path: Path, *, by_place: bool = False) -> Table:
+    """A table with a header and at least one row; ``by_place`` allows columns without a name or with the same one."""
     data = _bytes(path)
     parse = _parquet if path.suffix.lower() in PARQUET or data.startswith(b"PAR1") else _csv
     columns, numbered = parse(path, data)
-    for at, column in enumerate(columns, start=1):
+    for place, column in enumerate([] if by_place else columns, start=1):
         if not column:
-            raise InvalidData(f"{path.name}: column {at} has no name; name it, or write the table without its index")
+            raise InvalidData(f"{path.name}: column {place} has no name; name it, or write the table without its index")
         if columns.count(column) > 1:
-            raise InvalidData(f"{path.name}: column {column!r} comes twice; rename one of them")
+            raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
     if not numbered:
         raise InvalidData(f"{path.name}: expected a header and at least one row below it, got none")
     return Table(path.name, columns, list(numbered.values()), list(numbered))
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a file of text that have something in them."""
+    """The lines of a text file that are not blank."""
     return [line.strip() for line in _text(path, _bytes(path)).splitlines() if line.strip()]
 
 
@@ -130,21 +151,9 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     except ImportError:
         raise InvalidData(f"reading {path.name} needs pyarrow: pip install 'motet[tables]'") from None
     try:
-        found = read_table(io.BytesIO(data))
+        table = read_table(io.BytesIO(data))
     except (ArrowException, OSError) as error:
         raise InvalidData(f"cannot read {path}: expected a Parquet file, got {error}") from None
-    kept = [name for name in found.column_names if not name.startswith("__index_level_")]  # pandas' own
-    rows = zip(*(found.column(name).to_pylist() for name in kept))
-    return kept, dict(enumerate(map(list, rows), start=1))
-
-
-def _cell(cell: Any) -> Any:
-    return (cell.strip() or None) if isinstance(cell, str) else cell
-
-
-def _number(cell: Any) -> float | None:
-    try:
-        number = float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number + 0.0 if -BOUND < number < BOUND and not isinstance(cell, bool) else None
+    columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
+    rows = zip(*(table.column(name).to_pylist() for name in columns))
+    return columns, dict(enumerate(map(list, rows), start=1))

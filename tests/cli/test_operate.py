@@ -68,7 +68,7 @@ def test_init_mistakes(tmp_path: Path) -> None:
     check_mistakes(
         ("there.toml is there already: choose another name, or overwrite it with --force", ["init", there]),
         ("expected --catalogue or --dimension, got both", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
-        ("expected a CSV file of items, got [Errno 2]", ["init", new, "--catalogue", "a.csv"]),
+        ("cannot read a.csv: No such file or directory", ["init", new, "--catalogue", "a.csv"]),
         ('there.toml, release.every: expected a time such as "30s"', ["init", there, "--force", "--every", "daily"]),
     )
     assert there.read_text(encoding="utf-8") == "mine"

@@ -112,7 +112,7 @@ def test_tables_of_several_clients(tmp_path: Path) -> None:
         InvalidData, match=r"bob\.csv: no column 'client', to say whose each row is; got name, y, noise"
     ):
         read_clients(alone, FRUIT)
-    with pytest.raises(InvalidData, match=r"own\.csv, row 3, column client: expected a client, got nothing"):
+    with pytest.raises(InvalidData, match=r"own\.csv, row 3, column client: expected a value, got nothing"):
         read_clients(table(tmp_path, "client,name,y\nann,plum,1\n,plum,2\n"), FRUIT)
 
 
@@ -121,7 +121,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
     assert read_tokens(table(tmp_path, good)) == {"ann": "SECRET1", "bob": "SECRET2"}
     for text, message in (
         ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns name and token, as motet enroll --out"),
-        ("name,token\nann,SECRET1\nbob,\n", "own.csv, row 3, column token: expected a token, got nothing"),
+        ("name,token\nann,SECRET1\nbob,\n", "own.csv, row 3, column token: expected a value, got nothing"),
         ("name,token\nann,SECRET1\nann,SECRET2\n", "own.csv, row 3, column name: 'ann' is in row 2 already"),
         ("name,token\nann,SECRET1,SECRET2\n", "own.csv, row 2: expected 2 cells, as the header has, got 3"),
     ):
@@ -144,7 +144,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
         ("x,y,noise\n1,1,loud\n", "own.csv, row 2, column noise: expected a finite number, got 'loud'"),
         ("x,y\n1,2\n1,2,3\n", "own.csv, row 3: expected 2 cells, as the header has, got 3"),
         (",x,y\n0,1,2\n", "own.csv: column 1 has no name"),
-        ("x,x,y\n1,1,2\n", "own.csv: column 'x' comes twice"),
+        ("x,x,y\n1,1,2\n", "own.csv: column 'x' is there twice"),
         ("a,b,y\n1,1,2\n", "own.csv: expected as many columns as inputs have numbers, 1,"),
         ("y\n1\n", "own.csv: expected as many columns as inputs have numbers, 1,"),
         ("x,y,id\n1,2,a\n2,2,a\n", "own.csv, row 3, column id: 'a' is in row 2 already"),
@@ -166,7 +166,7 @@ def test_refusals_of_numbers(text: str, message: str, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("x,y\n1,2\n", "own.csv: no column 'name'; got x, y"),
-        ("name,y\napple,1\n,2\n", "own.csv, row 3, column name: expected a name, got nothing"),
+        ("name,y\napple,1\n,2\n", "own.csv, row 3, column name: expected a value, got nothing"),
         (
             "name,y\nplumm,1\n",
             "own.csv, row 2, column name: 'plumm' is not among the catalogue's 3 names; did you mean",

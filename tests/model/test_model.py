@@ -119,11 +119,11 @@ def test_catalogue() -> None:
         (lambda: Catalogue([]), EmptyData, "at least one name"),
         (lambda: Catalogue(None), InvalidData, "a list of names"),  # type: ignore[arg-type]
         (lambda: Catalogue("abc"), InvalidData, "a list of names"),
-        (lambda: Catalogue(["a", "b", "a"]), InvalidData, "'a' comes twice"),
+        (lambda: Catalogue(["a", "b", "a"]), InvalidData, "'a' is there twice"),
         (lambda: Catalogue(["a"], [[1.0], [2.0]]), WrongDimension, "1 rows of vectors"),
         (lambda: Catalogue(["a", "b"], [[1.0], [float("inf")]]), NotFinite, "row 1"),
         (lambda: Catalogue(["a"], [["x"]]), InvalidData, "must be real numbers"),
-        (lambda: ITEMS.appended(["a"], [[1.0, 2.0]]), InvalidData, "'a' comes twice"),
+        (lambda: ITEMS.appended(["a"], [[1.0, 2.0]]), InvalidData, "'a' is there twice"),
         (lambda: ITEMS.appended(["d"], [[1.0]]), WrongDimension, "2 features"),
         (lambda: ITEMS.look_up(["zzz"]), UnknownName, "'zzz' is not among the catalogue's 3 names"),
     ],

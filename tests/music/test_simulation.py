@@ -15,7 +15,7 @@ from motet.errors import InvalidData
 from motet.music import simulation as music
 from motet.music.report import write
 from motet.music.reproduce import ALPHAS, ARTICLE, LAMS, hits, preference, run, top
-from motet.music.simulation import TAGS, artists, read_artists
+from motet.music.simulation import TAGS, artists
 
 NEIGHBOURS = [
     ("Metallica", "Megadeth"), ("Bob Marley", "Peter Tosh"), ("Wolfgang Amadeus Mozart", "Ludwig van Beethoven"),
@@ -60,20 +60,25 @@ GOOD = "Somebody," + ",".join(["0.5"] * 19)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "t.csv, row 1: no column 'artist'"),
-        (table(header="artist," + ",".join(TAGS[:-1])), "t.csv, row 1: no column 'singer-songwriter'"),
-        (table(GOOD, "Nobody," + ",".join(["0"] * 19)), "t.csv, row 3: all tags of 'Nobody' are 0"),
+        ("", "t.csv: expected a header and at least one row"),
+        (table(GOOD, header="who," + ",".join(TAGS)), "t.csv, row 1: no column 'artist'"),
+        (
+            table("Somebody" + ",0.5" * 18, header="artist," + ",".join(TAGS[:-1])),
+            "t.csv, row 1: no column 'singer-songwriter'",
+        ),
+        (table(GOOD, "Nobody," + ",".join(["0"] * 19)), "t.csv, row 3: expected a feature other than 0"),
         (table(GOOD, GOOD), "t.csv, row 3, column artist: 'Somebody' is in row 2 already"),
-        (table("Somebody,much" + ",0" * 18), "t.csv, row 2, column rock: expected a number in [0, 1], got 'much'"),
+        (table("Somebody,much" + ",0" * 18), "t.csv, row 2, column rock: expected a finite number, got 'much'"),
         (table("Somebody,0.5,1.5" + ",0" * 17), "t.csv, row 2, column pop: expected a number in [0, 1], got 1.5"),
-        (table("Somebody,nan" + ",0" * 18), "t.csv, row 2, column rock: expected a number in [0, 1], got nan"),
-        (table("Somebody,1"), "t.csv, row 2: expected 20 cells, got 2"),
-        (table("," + ",".join(["0.5"] * 19)), "t.csv, row 2, column artist: a name is missing"),
+        (table("Somebody,nan" + ",0" * 18), "t.csv, row 2, column rock: expected a finite number, got 'nan'"),
+        (table("Somebody,1"), "t.csv, row 2: expected 20 cells, as the header has, got 2"),
+        (table("," + ",".join(["0.5"] * 19)), "t.csv, row 2, column artist: expected a value, got nothing"),
     ],
 )
-def test_bad_tables_are_refused_by_row_and_column(text: str, message: str) -> None:
+def test_bad_tables_are_refused_by_row_and_column(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidData) as refused:
-        read_artists(text, "t.csv")
+        artists(tmp_path / "t.csv")
     assert str(refused.value).startswith(message)
     assert "\n" not in str(refused.value)
 
@@ -138,7 +143,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "report.html").exists()
     bad = tmp_path / "bad.csv"
     bad.write_text(table("Somebody,much" + ",0" * 18))
-    for path, message in ((bad, "column rock: expected a number"), (tmp_path / "none.csv", "cannot read")):
+    for path, message in ((bad, "column rock: expected a finite number"), (tmp_path / "none.csv", "cannot read")):
         refused = reproduce("--artists", str(path), "--out", str(tmp_path))
         assert refused.returncode == 1
         assert refused.stderr.startswith("motet: ")

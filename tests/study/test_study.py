@@ -281,7 +281,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("inputs.normalise", {"dimension": "normalise = 1\ndimension"}, "expected true or false, got 1"),
     ("inputs.bounds", {"dimension": "bounds = [2, 1]\ndimension"}, "for each, got [2, 1]"),
     ("inputs.bounds", {"dimension": "bounds = [[0, 1], [0, 1]]\ndimension"}, "or 1 (inputs.dimension), got 2"),
-    ("inputs.catalogue", {"dimension = 1": 'catalogue = "no.csv"', "grid": "# "}, "expected a CSV file of items, got"),
+    ("inputs.catalogue", {"dimension = 1": 'catalogue = "no.csv"', "grid": "# "}, "cannot read "),
     ("basis.kind", {'"landmarks"': '"growing"', "grid": "# "}, "a growing basis shows which inputs came"),
     ("basis.kind", {'"landmarks"': '"features"', "grid": "# "}, "Features needs a linear common kernel"),
     (
@@ -356,12 +356,12 @@ def test_nothing_shared_is_nothing_to_release(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ("", "items.csv, row 1: expected a header"),
+        ("", "items.csv: expected a header and at least one row below it, got none"),
         ("rose,1,0\nleaf,0,1\n", "items.csv, row 1: expected a header such as name, feature; got 'rose,1,0'"),
-        ("name,red\n", "items.csv: expected at least one item below the header, got none"),
+        ("name,red\n", "items.csv: expected a header and at least one row below it, got none"),
         ("name,red\nrose,1\nleaf,x\n", "items.csv, row 3, column red: expected a finite number, got 'x'"),
         ("name,red\nrose,nan\n", "items.csv, row 2, column red: expected a finite number, got 'nan'"),
-        ("name,red\n ,1\n", "items.csv, row 2, column name: expected a name, got none"),
+        ("name,red\n ,1\n", "items.csv, row 2, column name: expected a value, got nothing"),
         ("name,red\nrose,1\n\nrose,2\n", "items.csv, row 4, column name: 'rose' is in row 2 already"),
         ("name,red\nrose,1,2\n", "items.csv, row 2: expected 2 cells, as the header has, got 3"),
         ("name,red\nrose,0\n", "items.csv, row 2: expected a feature other than 0 to normalise, got none"),

@@ -1,7 +1,7 @@
 """A public list of named inputs.
 
 A row is the item's index and then its features, so that ``Identity`` can tell items apart and other kernels read
-their features. Rows may be appended, never changed: whatever was learned stays about the same items.
+their features. Rows may be appended, never changed: all that was learned stays about the same items.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, numbers
+from motet.arrays import Array, Index, numbers
 from motet.errors import EmptyData, InvalidData, NotFinite, UnknownName, WrongDimension
+from motet.tablefile import Table, cell_number, read
 
 
 class Catalogue:
-    """``names`` and, where items have features, one row of ``vectors`` for each."""
+    """``names`` and, if items have features, one row of ``vectors`` for each."""
 
     def __init__(self, names: Sequence[str], vectors: Any = None) -> None:
         if isinstance(names, str) or not isinstance(names, Iterable):
@@ -31,7 +33,31 @@ class Catalogue:
             raise EmptyData("a catalogue needs at least one name")
         if len(self._index) < len(self.names):
             twice = next(name for i, name in enumerate(self.names) if self._index[name] != i)
-            raise InvalidData(f"catalogue names must be unique: {twice!r} comes twice")
+            raise InvalidData(f"catalogue names must be unique: {twice!r} is there twice")
+
+    @classmethod
+    def from_csv(cls, path: Path, *, normalise: bool = False) -> Catalogue:
+        """A file with a header and a row for each item, its name first, then numeric features; see ``from_table``."""
+        return cls.from_table(read(path, by_place=True), normalise=normalise)
+
+    @classmethod
+    def from_table(cls, table: Table, *, normalise: bool = False) -> Catalogue:
+        """Items with their names in the first column; ``normalise`` scales each item's features to unit length."""
+        features = range(1, len(table.columns))
+        if features and all(cell_number(table.columns[at]) is not None for at in features):
+            header = ",".join(table.columns)
+            raise InvalidData(f"{table.file}, row 1: expected a header such as name, feature; got {header!r:.60}")
+        names = table.names(0)
+        if not features:
+            return cls(names)
+        Z = np.array([table.floats(at) for at in features]).T
+        if normalise:
+            if not (nonzero := Z.any(axis=1)).all():
+                where = f"{table.file}, row {table.numbers[int(np.argmin(nonzero))]}"
+                raise InvalidData(f"{where}: expected a feature other than 0 to normalise, got none; correct the row")
+            Z /= np.abs(Z).max(axis=1, keepdims=True)  # so that no square overflows
+            Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+        return cls(names, Z)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -39,10 +65,13 @@ class Catalogue:
     def __repr__(self) -> str:
         return f"Catalogue({len(self)} names, {self.vectors.shape[1]} features)"
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._index
+
     @property
     def rows(self) -> Array:
         """Every item as an input: (index, features)."""
-        return np.column_stack([np.arange(len(self), dtype=float), self.vectors])
+        return self._rows(np.arange(len(self)))
 
     @property
     def features(self) -> list[int]:
@@ -55,30 +84,26 @@ class Catalogue:
         names = json.dumps([self.names, self.vectors.shape]).encode()
         return hashlib.sha256(names + self.vectors.astype("<f8").tobytes()).hexdigest()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._index
-
     def look_up(self, names: Iterable[str]) -> Array:
         """The rows of some names."""
-        index = [self._find(name) for name in names]
-        return np.column_stack([np.asarray(index, dtype=float), self.vectors[index]])
-
-    def _find(self, name: str) -> int:
-        if name in self._index:
-            return self._index[name]
-        near = difflib.get_close_matches(str(name), self.names, n=3)
-        hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
-        raise UnknownName(f"{name!r} is not among the catalogue's {len(self)} names{hint}")
+        index = []
+        for name in names:
+            if name not in self._index:
+                near = difflib.get_close_matches(str(name), self.names, n=3)
+                hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+                raise UnknownName(f"{name!r} is not among the catalogue's {len(self)} names{hint}")
+            index.append(self._index[name])
+        return self._rows(index)
 
     def name_rows(self, rows: Array) -> list[str]:
         """The names of some rows."""
         index = rows[:, 0]
-        known = (index == np.floor(index)) & (index >= 0) & (index < len(self))
-        at = np.where(known, index, 0).astype(np.intp)
-        known &= (self.vectors[at] == rows[:, 1:]).all(axis=1)
-        if not known.all():
-            raise UnknownName(f"row {int(np.argmin(known))} is not one of the catalogue's {len(self)}, so has no name")
-        return [self.names[i] for i in at]
+        valid = (index == np.floor(index)) & (index >= 0) & (index < len(self))
+        item = np.where(valid, index, 0).astype(np.intp)
+        valid &= (self.vectors[item] == rows[:, 1:]).all(axis=1)
+        if not valid.all():
+            raise UnknownName(f"row {int(np.argmin(valid))} is not one of the catalogue's {len(self)}, so has no name")
+        return [self.names[i] for i in item]
 
     def appended(self, names: Sequence[str], vectors: Any = None) -> Catalogue:
         """A longer catalogue whose first rows are these."""
@@ -96,6 +121,9 @@ class Catalogue:
     def from_spec(cls, spec: Mapping[str, Any]) -> Catalogue:
         vectors = numbers(spec["vectors"], "catalogue vectors")
         return cls(spec["names"], vectors if vectors.size else None)
+
+    def _rows(self, index: Sequence[int] | Index) -> Array:
+        return np.column_stack([np.asarray(index, dtype=float), self.vectors[index]])
 
 
 def _vectors(vectors: Any, n: int) -> Array:

@@ -6,9 +6,8 @@ and for each listener a quarter of it plus three quarters of a taste of their ow
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from motet.errors import InvalidData
 from motet.kernels import RBF, ConstantKernel, DotProduct
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
+from motet.tablefile import Table, read
 
 TAGS = (
     "rock", "pop", "alternative", "indie", "electronic", "metal", "punk", "jazz", "classical", "hip-hop", "folk",
@@ -29,53 +29,26 @@ NOISE = 0.01  # standard deviation of a rating
 
 
 def artists(path: str | Path | None = None) -> Catalogue:
-    """The artists of a CSV file (by default our own 489), their tags normalised to unit length."""
+    """The artists of a table (by default our own 489) with a column ``artist`` and one for each tag.
+
+    Tags are weights in [0, 1], normalised to unit length; other columns are ignored.
+    """
     if path is None:
-        text = files("motet.music").joinpath("artists.csv").read_text(encoding="utf-8")
-        return read_artists(text, "artists.csv")
-    try:
-        return read_artists(Path(path).read_text(encoding="utf-8-sig"), Path(path).name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"cannot read {path}: {error}") from None
-
-
-def read_artists(text: str, name: str) -> Catalogue:
-    """A table with a column ``artist`` and one for each tag; a refusal names row and column."""
-    rows = list(csv.reader(text.splitlines()))
-    expected = ["artist", *TAGS]
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
-    for column in expected:
+        with as_file(files("motet.music") / "artists.csv") as csv:
+            return artists(csv)
+    table = read(Path(path), by_place=True)
+    header = [column.lower() for column in table.columns]
+    columns = ["artist", *TAGS]
+    for column in columns:
         if column not in header:
-            raise InvalidData(f"{name}, row 1: no column {column!r}; expected artist and the {len(TAGS)} tags")
-    where = {column: header.index(column) for column in expected}
-    names: dict[str, int] = {}
-    vectors = []
-    for number, row in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) != len(header):
-            raise InvalidData(f"{name}, row {number}: expected {len(header)} cells, got {len(row)}")
-        artist = row[where["artist"]].strip()
-        if not artist:
-            raise InvalidData(f"{name}, row {number}, column artist: a name is missing")
-        if artist in names:
-            raise InvalidData(f"{name}, row {number}, column artist: {artist!r} is in row {names[artist]} already")
-        names[artist] = number
-        vectors.append([_weight(row[where[tag]], f"{name}, row {number}, column {tag}") for tag in TAGS])
-        if not any(vectors[-1]):
-            raise InvalidData(f"{name}, row {number}: all tags of {artist!r} are 0; give it at least one")
-    Z = np.array(vectors, dtype=float).reshape(len(names), len(TAGS))
-    return Catalogue(list(names), Z / np.linalg.norm(Z, axis=1, keepdims=True))
-
-
-def _weight(cell: str, where: str) -> float:
-    try:
-        weight = float(cell)
-    except ValueError:
-        raise InvalidData(f"{where}: expected a number in [0, 1], got {cell!r}") from None
-    if not 0.0 <= weight <= 1.0:
-        raise InvalidData(f"{where}: expected a number in [0, 1], got {cell}")
-    return weight
+            raise InvalidData(f"{table.file}, row 1: no column {column!r}; expected artist and the {len(TAGS)} tags")
+    places = [header.index(column) for column in columns]
+    table = Table(table.file, columns, [[row[at] for at in places] for row in table.rows], table.numbers)
+    for tag in TAGS:
+        for k, weight in enumerate(table.floats(tag)):
+            if not 0.0 <= weight <= 1.0:
+                raise table.refusal(k, tag, f"expected a number in [0, 1], got {weight:g}")
+    return Catalogue.from_table(table, normalise=True)
 
 
 def model(catalogue: Catalogue, alpha: float, lam: float) -> Model:

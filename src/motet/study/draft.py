@@ -11,7 +11,6 @@ import numpy as np
 
 from motet.errors import InvalidStudy
 from motet.model.catalogue import Catalogue
-from motet.model.items import read_catalogue
 from motet.study.study import Study
 from motet.study.template import template
 
@@ -52,7 +51,7 @@ class Draft:
             wide = _rough((self.bounds[1] - self.bounds[0]) / 3)
             inputs: dict[str, Any] = {"dimension": self.dimension, "bounds": self.bounds, "length_scale": wide}
         else:
-            items = read_catalogue(self.catalogue)
+            items = Catalogue.from_csv(self.catalogue)
             inputs = {"catalogue": os.path.relpath(self.catalogue.absolute(), folder), "length_scale": _distance(items)}
             inputs |= {"items": len(items), "features": len(items.features)}
         return template(self.name, **said, **inputs, every=self.every)

@@ -20,7 +20,6 @@ from motet.arrays import BOUND, Array
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
 from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
 from motet.model.catalogue import Catalogue
-from motet.model.items import read_catalogue
 from motet.model.model import Model
 from motet.model.spec import from_spec
 from motet.privacy.coordinates import Coordinates
@@ -233,7 +232,7 @@ def _catalogue(inputs: Inputs, folder: Path, where: Where) -> Catalogue | None:
     if inputs.catalogue is None:
         return None
     with where.at("inputs.catalogue"):
-        return read_catalogue(folder / inputs.catalogue, normalise=inputs.normalise)
+        return Catalogue.from_csv(folder / inputs.catalogue, normalise=inputs.normalise)
 
 
 def _model(file: File, catalogue: Catalogue | None, dimension: int, where: Where) -> Model:
