@@ -70,10 +70,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     table = read(path)
     if not {"name", "token"} <= set(table.columns):
         raise InvalidData(f"{table.file}: expected the columns name and token, as motet enroll --out writes them")
-    for name, rows in table.groups("name").items():
-        if len(rows) > 1:
-            raise table.refusal(rows[1], "name", f"{name!r:.60} is in row {table.numbers[rows[0]]} already; keep one")
-    return dict(zip(table.texts("name"), table.texts("token")))
+    return dict(zip(table.names("name"), table.texts("token")))
 
 
 def read_inputs(
