@@ -1,13 +1,15 @@
-"""The sessions of a page, run as a reader runs them: its files written, its commands pasted, each terminal a shell.
+"""The sessions of a page, run as a reader runs them: in Python, and at terminals.
 
-A block ``sh`` is pasted into the terminal that its title names, and the block behind it is what is printed there.
-A block whose title is a file's name is that file. Whatever begins a server is left running, and ended in the end. Two
+A page's ``python`` blocks are one program, and its ``text`` blocks what that prints. At terminals its files are written
+and its commands pasted: a block ``sh`` goes to the terminal that its title names, and the block behind it is what is
+printed there; a block whose title is a file's name is that file. A server that a block starts runs until the end. Two
 minutes between releases are some seconds here, and what reads a release waits for one that has all that was sent.
 ``python -m tests.pages PAGE`` writes down in a page what its commands print now.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -18,7 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, closing
+from contextlib import chdir, closing, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -27,8 +29,9 @@ import httpx
 import pytest
 
 from tests.scenarios.harness import END, START, children, poll
-from tests.test_readme import session
 
+ROOT = Path(__file__).parents[1]
+PYTHON = re.compile(r"^```(python|text)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PRINTED = ("text", "csv", "json")
 VARIES = "for example"  # the title of what is another each time
@@ -68,6 +71,18 @@ class Ran(NamedTuple):
 
 def blocks(text: str) -> list[Block]:
     return [Block(found[1], found[2] or "", found[3], found.span(3)) for found in FENCE.finditer(text)]
+
+
+def python_session(page: Path) -> tuple[str, str]:
+    """What a page's Python prints, and what the page has that it prints."""
+    printed, expected, names = io.StringIO(), "", {"__name__": "page"}
+    for language, body in PYTHON.findall(page.read_text(encoding="utf-8")):
+        if language == "text":
+            expected += body
+            continue
+        with redirect_stdout(printed):
+            exec(compile(body, page.name, "exec"), names)
+    return printed.getvalue(), expected
 
 
 class Terminal:
@@ -157,7 +172,7 @@ class Session:
     def __enter__(self) -> Self:
         if "```python" in self.page.read_text(encoding="utf-8"):
             with chdir(self.folder):
-                session(self.page)  # what it prints is another test's
+                python_session(self.page)  # what it prints is another test's
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

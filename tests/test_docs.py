@@ -20,8 +20,7 @@ from motet.server.metrics import Metrics
 from motet.server.publisher import pin
 from motet.store.store import Store
 from motet.study.study import Study
-from tests.pages import Session, blocks, check
-from tests.test_readme import ROOT
+from tests.pages import ROOT, Session, blocks, check
 
 DOCS = ROOT / "docs"
 SESSIONS = ("quickstart", "howto-listeners", "howto-table", "service")  # that of the sites is a scenario

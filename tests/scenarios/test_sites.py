@@ -16,8 +16,7 @@ import pytest
 
 from motet import Engine, Model
 from motet.study.study import Study
-from tests.pages import Session, check
-from tests.test_readme import ROOT
+from tests.pages import ROOT, Session, check
 
 FILES = (("patients", "y"), ("later", "y"), ("curves", "mean"))
 Curves: TypeAlias = dict[str, dict[float, float]]  # of each patient: hours, and what was measured or predicted then
