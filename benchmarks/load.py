@@ -22,8 +22,11 @@ import psutil
 
 from benchmarks.measure import Row, duration
 from motet import Client
-from motet.store.records import enrol, to_bytes
-from motet.store.store import SQLITE, Store, examples
+from motet.store.clients import enroll
+from motet.store.dialects import SQLite
+from motet.store.examples import to_bytes
+from motet.store.schema import examples
+from motet.store.store import Store
 from motet.study.study import Study
 
 CONNECTIONS, SECONDS, SENDERS = 16, 4.0, 200
@@ -197,9 +200,9 @@ def bare_rows_per_second() -> float:
         store = Store(study.store_url)
         (x,) = to_bytes(study.model, np.array([[0.5]]))
         with store.transaction() as connection:
-            who = [client.id for client in enrol(connection, [f"{k}" for k in range(SENDERS)])]
+            who = [client.id for client in enroll(connection, [f"{k}" for k in range(SENDERS)])]
         bare = sqlite3.connect(Path(folder) / "study.db", isolation_level=None)
-        for pragma in SQLITE:
+        for pragma in SQLite.pragmas:
             bare.execute(f"PRAGMA {pragma}")
         begin, batches = time.perf_counter(), 0
         while time.perf_counter() < begin + SECONDS:

@@ -22,8 +22,10 @@ from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model
 from motet.kernels import RBF
 from motet.music import simulation as music
 from motet.music.hosting import hosted
-from motet.server.publisher import Publisher, pin
-from motet.store import records
+from motet.server.publisher import Publisher
+from motet.store import examples
+from motet.store.clients import enroll
+from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 
@@ -88,10 +90,12 @@ def fill(store: Store, study: Study, clients: int) -> None:
     for begin in range(0, clients, AT_ONCE):
         names = [f"client {k}" for k in range(begin, min(begin + AT_ONCE, clients))]
         with store.transaction() as connection:
-            for client in records.enrol(connection, names):
-                rows = records.to_bytes(study.model, rng.uniform(size=(EACH, 1)))
-                new = [records.Example(uuid.uuid4().hex, x, float(y), 1.0) for x, y in zip(rows, rng.normal(size=EACH))]
-                records.Addition.of(client.id, new, EACH)(connection)
+            for client in enroll(connection, names):
+                rows = examples.to_bytes(study.model, rng.uniform(size=(EACH, 1)))
+                new = [
+                    examples.Example(uuid.uuid4().hex, x, float(y), 1.0) for x, y in zip(rows, rng.normal(size=EACH))
+                ]
+                examples.Addition.of(client.id, new, EACH)(connection)
     store.scrub()
 
 

@@ -17,7 +17,7 @@ from motet.cli.app import COMMANDS, app
 from motet.privacy.mechanism import Ledger
 from motet.server.app import ROUTES
 from motet.server.metrics import Metrics
-from motet.server.publisher import pin
+from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.pages import ROOT, Session, blocks, check

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from motet.store import records
+from motet.store import clients, examples
+from motet.store.clients import list_clients
 from motet.study.study import Study
 from tests.cli.program import ENVIRONMENT, good, refused, run
 from tests.scenarios.harness import CURVES, program, write_study
-from tests.store.kept import EXACT, PRIVATE, Kept, kept
+from tests.store.local_study import EXACT, PRIVATE, LocalStudy, local_study
 
 
 def check_mistakes(*mistakes: tuple[str, list[object]]) -> None:
@@ -27,13 +28,13 @@ def check_mistakes(*mistakes: tuple[str, list[object]]) -> None:
 
 
 @contextmanager
-def private(folder: Path) -> Iterator[Kept]:
+def private(folder: Path) -> Iterator[LocalStudy]:
     """Two releases, and a client that has removed something."""
-    with kept(folder, PRIVATE.replace('"10s"', '"365d"')) as study:
+    with local_study(folder, PRIVATE.replace('"10s"', '"365d"')) as study:
         with study.store.snapshot() as connection:
-            ann = records.listed(connection)[0]["id"]
+            ann = list_clients(connection)[0]["id"]
         study.release()
-        study.do(records.remove, ann, "1")
+        study.do(examples.remove, ann, "1")
         study.release()
         yield study
 
@@ -113,7 +114,7 @@ def test_export_has_all_of_a_client_and_no_token(tmp_path: Path) -> None:
             tokens = connection.exec_driver_sql("SELECT token FROM clients").scalars().all()
         assert not any(token in out.read_text(encoding="utf-8") for token in tokens)
 
-        study.do(records.forget, found["id"])
+        study.do(clients.forget, found["id"])
         left = json.loads(good(run("export", study.study.path, found["id"])))
         assert (left["examples"], left["removed"], "name" in left) == ([], [], False)
         assert [row["kind"] for row in left["log"]] == ["add", "remove", "forget"]
@@ -173,7 +174,7 @@ def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
 
 
 def test_backup_and_restore_for_programs(tmp_path: Path) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         study.release()
         made = json.loads(good(run("backup", study.study.path, tmp_path / "b.zip", "--json")))
         assert (made["version"], sorted(made["files"])) == (1, ["study.db", "study.toml"])
@@ -200,7 +201,7 @@ def test_verify_mistakes(tmp_path: Path) -> None:
 
 
 def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         path, there = study.study.path, tmp_path / "there"
         there.mkdir()
         (there / "file").touch()
@@ -210,7 +211,7 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         check_mistakes(
             ("b.zip is there already", ["backup", path, tmp_path / "b.zip"]),
             ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
-            ("got PostgreSQL: back its database up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
+            ("got PostgreSQL: back it up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
             ("there is there already: choose another folder", ["restore", tmp_path / "b.zip", there]),
             ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
             ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),

@@ -15,16 +15,17 @@ import uvicorn
 
 from motet.server.app import create_app
 from motet.server.logs import log_to_stderr
-from motet.server.publisher import TICK_SECONDS, Publisher, pin
+from motet.server.publisher import TICK_SECONDS, Publisher
 from motet.server.service import Service
-from motet.store.records import hashed
+from motet.store.clients import hash_token
+from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 
 
 def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
-    app = create_app(study, lambda: Service(study, store, hashed(operator), reached=killing(point, arrivals)))
+    app = create_app(study, lambda: Service(study, store, hash_token(operator), reached=killing(point, arrivals)))
     uvicorn.run(app, host=study.server.host, port=study.server.port, log_config=None, access_log=False)
 
 

@@ -23,8 +23,8 @@ from motet import Disclosed
 from motet.errors import InvalidStore
 from motet.server.app import ROUTES
 from motet.server.pages import CALLERS
-from motet.server.publisher import pin
 from motet.server.serve import MAX_HEAD_BYTES
+from motet.store.releases import pin
 from motet.store.store import Store, put, setting
 from motet.study.study import Study
 from tests.server.world import EXACT, ONE, PRIVATE, World, shown, world
@@ -247,7 +247,7 @@ def test_noisy_sums_are_not_added_up_in_other_coordinates(private: World) -> Non
         put(connection, "coordinates", json.dumps([*mark[:-1], -mark[-1]]))
     assert private.release() == 1
     status = private.call("GET", "/v1/study").json()
-    assert "a machine such as the one that made the first" in status["refused"]
+    assert "a machine like the one that made the first" in status["refused"]
     assert status["budget"]["made"] == 1
     with private.service.store.transaction() as connection:
         put(connection, "coordinates", json.dumps([number * (1 + 1e-9) for number in mark]))
@@ -323,7 +323,7 @@ def test_what_the_first_start_pinned_is_not_changed_later(tmp_path: Path, edit: 
         if text is PRIVATE:
             pin(store, study, now=0.0)
         else:
-            with pytest.raises(InvalidStore, match=r"study\.toml.*begun otherwise"):
+            with pytest.raises(InvalidStore, match=r"study\.toml.*created with another setting"):
                 pin(store, study, now=0.0)
         store.close()
 

@@ -16,10 +16,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from motet.server.app import create_app
-from motet.server.publisher import Publisher, pin
+from motet.server.publisher import Publisher
 from motet.server.serve import BoundedHead
 from motet.server.service import Service
-from motet.store.records import hashed
+from motet.store.clients import hash_token
+from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 
@@ -103,7 +104,7 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
     store = Store(study.store_url)
     pin(store, study, now=now[0])
     publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
-    app = create_app(study, lambda: Service(study, store, hashed("operator's")))
+    app = create_app(study, lambda: Service(study, store, hash_token("operator's")))
     with running(app) as (url, loop), httpx.Client(base_url=url) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
         found = World(http, loop, app.state.service, publisher, now, tokens, {})

@@ -18,30 +18,30 @@ import pytest
 
 from motet import Client
 from motet.errors import InvalidData, InvalidStore, InvalidStudy
-from motet.store import records
-from motet.store import releases as publications
+from motet.store import clients, examples
 from motet.store.backup import MANIFEST, Manifest, back_up
-from motet.store.releases import Restored
+from motet.store.clients import summary
+from motet.store.releases import Gap, current_ledger, gaps
 from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
 from tests.scenarios.harness import CURVES, poll, program, write_study
-from tests.store.kept import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
+from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened
 from tests.store.test_verify import states
 
 
-def saved(study: Kept, name: str = "backup.zip") -> Path:
+def saved(study: LocalStudy, name: str = "backup.zip") -> Path:
     """A backup that was made when the study's clock says."""
     file = study.study.path.parent / name
     back_up(study.study, file, now=study.now)
     return file
 
 
-def budget(study: Kept) -> tuple[int, dict[Any, int]]:
+def budget(study: LocalStudy) -> tuple[int, dict[Any, int]]:
     """Releases that are charged, and how many to whom."""
     planned = study.study.ledger()
     assert planned is not None
     with study.store.snapshot() as connection:
-        spent = publications.spent(connection, planned)
+        spent = current_ledger(connection, planned)
     return spent.spent, dict(spent.taken)
 
 
@@ -56,8 +56,8 @@ def test_a_study_whose_files_lie_apart_is_restored_to_one_folder(tmp_path: Path)
     body = EXACT.replace("dimension = 1", 'catalogue = "../items/items.csv"  # of all') + url
     path = tmp_path / "etc" / "study.toml"
     path.write_text(body, encoding="utf-8")
-    study = Kept(path)
-    (ann,) = study.enrol("ann")
+    study = LocalStudy(path)
+    (ann,) = study.enroll("ann")
     study.add(ann, (2.0, 1.0), (0.0, 3.0))  # items by their numbers
     study.release()
     file = tmp_path / "backup.zip"
@@ -78,11 +78,11 @@ def test_a_study_whose_files_lie_apart_is_restored_to_one_folder(tmp_path: Path)
     assert '# where it is\nurl = "sqlite:///music.db"  # kept' in done.study.path.read_text(encoding="utf-8")
     assert states(done.study) == {}
     with reopened(done.study.path, 0.0).store.snapshot() as connection:
-        assert [example.y for example in records.page(connection, ann)] == [1.0, 3.0]
+        assert [example.y for example in examples.page(connection, ann)] == [1.0, 3.0]
 
 
 def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         file = saved(study)
         with pytest.raises(InvalidStore, match=r"backup\.zip is there already"):
             back_up(study.study, file)
@@ -159,7 +159,7 @@ FORGED: dict[str, Callable[[dict[str, bytes]], Any]] = {
 
 @pytest.mark.parametrize("how", FORGED)
 def test_what_is_no_backup_is_refused_whole(tmp_path: Path, how: str) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         forged = rewritten(saved(study), FORGED[how])
     with pytest.raises(InvalidStore, match="take another"):
         restore(forged, tmp_path / "new", now=study.now)
@@ -172,11 +172,11 @@ def test_what_is_no_backup_is_refused_whole(tmp_path: Path, how: str) -> None:
 
 def test_who_was_forgotten_is_in_no_later_backup(tmp_path: Path) -> None:
     secret = struct.pack(">d", 7.654321)  # as SQLite keeps it
-    with kept(tmp_path, EXACT) as study:
-        (dora,) = study.enrol("dora the first")
+    with local_study(tmp_path, EXACT) as study:
+        (dora,) = study.enroll("dora the first")
         study.add(dora, (0.25, 7.654321))
         before = saved(study)
-        study.do(records.forget, dora)
+        study.do(clients.forget, dora)
         after = saved(study, "later.zip")
     for file, there in ((before, True), (after, False)):
         database = zipfile.ZipFile(file).read("study.db")
@@ -203,15 +203,15 @@ def test_how_many_the_clock_can_have_brought(since: float, now: float, many: int
     assert scheduled(100.0, 10.0, since=since, now=now) == many
 
 
-def put_back(tmp_path: Path, body: str, later: float, last: int | None = None) -> tuple[Restoration, Kept]:
+def put_back(tmp_path: Path, body: str, later: float, last: int | None = None) -> tuple[Restoration, LocalStudy]:
     """A backup after two releases, made 5 s before the next is due, restored ``later`` seconds after that."""
-    with kept(tmp_path, body) as study:
+    with local_study(tmp_path, body) as study:
         assert study.release(2) == [1, 2]
         study.now += EVERY / 2
-        study.enrol("without examples")
+        study.enroll("without examples")
         file = saved(study)
     done = restore(file, tmp_path / "new", now=study.now + EVERY / 2 + later, last=last)
-    return done, reopened(done.study.path, done.lost.at)
+    return done, reopened(done.study.path, done.gap.at)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ def test_a_private_study_pays_for_what_may_have_been_released(
     tmp_path: Path, later: float, last: int | None, given: int
 ) -> None:
     done, study = put_back(tmp_path, PRIVATE, later, last)
-    assert (done.lost.version, done.lost.last, budget(study)[0]) == (2, given, given)
-    assert done.lost.at < done.due <= done.lost.at + EVERY
+    assert (done.gap.version, done.gap.last, budget(study)[0]) == (2, given, given)
+    assert done.gap.at < done.due <= done.gap.at + EVERY
     assert states(study) == {}
     assert study.publisher.tick() is None  # no sooner than the clock says
     following = [version if version <= 6 else None for version in range(given + 1, given + 3)]
@@ -247,7 +247,7 @@ def test_an_exact_study_goes_on_after_what_may_be_known(
     tmp_path: Path, later: float, last: int | None, given: int
 ) -> None:
     done, study = put_back(tmp_path, FIXED, later, last)
-    assert (done.lost.version, done.lost.last) == (2, given)
+    assert (done.gap.version, done.gap.last) == (2, given)
     assert study.release(2) == [given + 1, given + 2]
     assert states(study) == {}
     study.store.close()
@@ -255,9 +255,9 @@ def test_an_exact_study_goes_on_after_what_may_be_known(
 
 def test_where_clients_pay_all_who_were_enrolled_do(tmp_path: Path) -> None:
     done, study = put_back(tmp_path, PER_CLIENT, 19)
-    assert (done.lost.last, budget(study)[0]) == (4, 4)
+    assert (done.gap.last, budget(study)[0]) == (4, 4)
     assert sorted(budget(study)[1].values()) == [2, 3, 3, 3]  # of three; the last has sent nothing until the backup
-    (late,) = study.enrol("late")
+    (late,) = study.enroll("late")
     study.add(late, (1.0, 1.0))
     assert study.release() == [5]
     assert sorted(budget(study)[1].values()) == [1, 2, 3, 3, 3]
@@ -267,10 +267,10 @@ def test_where_clients_pay_all_who_were_enrolled_do(tmp_path: Path) -> None:
 
 def test_a_long_absence_costs_no_more_than_there_is(tmp_path: Path) -> None:
     done, study = put_back(tmp_path, PER_CLIENT, 1e9)
-    assert done.lost.last == 2 + 1 + 10**8
+    assert done.gap.last == 2 + 1 + 10**8
     assert budget(study)[0] == 2 + 3
     assert set(budget(study)[1].values()) == {3}
-    assert study.release() == [done.lost.last + 1]
+    assert study.release() == [done.gap.last + 1]
     assert states(study) == {"fold from zero": "not comparable"}
     study.store.close()
 
@@ -280,11 +280,11 @@ def test_restored_twice(tmp_path: Path) -> None:
     file = saved(study)
     study.store.close()
     again = restore(file, tmp_path / "newer", now=done.due)
-    assert (again.lost.version, again.lost.last) == (3, 4)
-    study = reopened(again.study.path, again.lost.at)
+    assert (again.gap.version, again.gap.last) == (3, 4)
+    study = reopened(again.study.path, again.gap.at)
     with study.store.snapshot() as connection:
-        assert [(one.version, one.last) for one in publications.restorations(connection)] == [(2, 3), (3, 4)]
-        assert publications.restorations(connection)[1] == Restored(3, 4, done.lost.at, done.due)
+        assert [(one.version, one.last) for one in gaps(connection)] == [(2, 3), (3, 4)]
+        assert gaps(connection)[1] == Gap(3, 4, done.gap.at, done.due)
     assert states(study) == {}
     assert study.release() == [5]
     study.store.close()
@@ -313,7 +313,7 @@ def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None
         done = restore(tmp_path / f"{k}.zip", tmp_path / str(k), now=manifest.made)
         assert states(done.study) == {}
         with reopened(done.study.path, 0.0).store.snapshot() as connection:
-            assert least <= records.about(connection, ann.id)["count"] <= most
+            assert least <= summary(connection, ann.id).count <= most
 
 
 def _more(sent: list[int], before: int) -> bool:

@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, func, select, text
 
 from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, UnknownTask
-from motet.store import records
-from motet.store.records import Added, Addition, Example
-from motet.store.store import Store, examples, log, put
+from motet.store import clients
+from motet.store import examples as stored
+from motet.store.clients import Enrollment, client_with_token, enroll, list_clients
+from motet.store.examples import Added, Addition, Example
+from motet.store.log import changed_since
+from motet.store.schema import PRESENT, examples, log
+from motet.store.store import Store, put
 from motet.store.writer import commit
 
 
@@ -27,9 +31,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def enrolled(store: Store, *names: str) -> list[records.Enrolled]:
+def enrolled(store: Store, *names: str) -> list[Enrollment]:
     with store.transaction() as c:
-        return records.enrol(c, names)
+        return enroll(c, names)
 
 
 def applied(store: Store, commands: Sequence[Callable[[Connection], object]]) -> list[object]:
@@ -46,19 +50,19 @@ def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
         assert Addition.of(ann.id, [example("a"), example("b"), example("a", 3.0)], 9)(c) == Added(2, 1, 2)
     with store.transaction() as c:
         assert Addition.of(ann.id, [example("b", 7.0), example("c")], 9)(c) == Added(1, 1, 3)
-        records.remove(c, ann.id, "b")
+        stored.remove(c, ann.id, "b")
     with store.transaction() as c:
         assert Addition.of(ann.id, [example("b", 7.0)], 9)(c) == Added(0, 1, 2)
-        records.replace(c, ann.id, example("c", 5.0))
+        stored.replace(c, ann.id, example("c", 5.0))
     with store.snapshot() as c:
-        assert [(e.id, e.y) for e in records.page(c, ann.id)] == [("a", 1.0), ("c", 5.0)]
-        assert [e.id for e in records.page(c, ann.id, after="a")] == ["c"]
-        assert records.changed_since(c, 0) == (4, [ann.id])
-        assert records.changed_since(c, 4) == (4, [])
+        assert [(e.id, e.y) for e in stored.page(c, ann.id)] == [("a", 1.0), ("c", 5.0)]
+        assert [e.id for e in stored.page(c, ann.id, after="a")] == ["c"]
+        assert changed_since(c, 0) == (4, [ann.id])
+        assert changed_since(c, 4) == (4, [])
     with pytest.raises(UnknownExample), store.transaction() as c:
-        records.remove(c, ann.id, "b")
+        stored.remove(c, ann.id, "b")
     with pytest.raises(UnknownExample), store.transaction() as c:
-        records.replace(c, ann.id, example("b"))
+        stored.replace(c, ann.id, example("b"))
 
 
 def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
@@ -87,16 +91,16 @@ def test_what_is_forgotten_is_not_on_the_disk(store: Store, tmp_path: Path) -> N
         Addition.of(bob.id, [example("1", kept)], 9)(c)
     assert on_disk(tmp_path, struct.pack(">d", secret + 7))
     with store.transaction() as c:
-        assert records.forget(c, ann.id) == 200
+        assert clients.forget(c, ann.id) == 200
     store.scrub()
     for value in range(200):
         assert not on_disk(tmp_path, struct.pack(">d", secret + value))
     assert not on_disk(tmp_path, b"a name to be forgotten")
     assert on_disk(tmp_path, struct.pack(">d", kept))
     with store.snapshot() as c:
-        assert records.client_of(c, ann.token) is None
+        assert client_with_token(c, ann.token) is None
     with pytest.raises(UnknownTask), store.transaction() as c:
-        records.forget(c, ann.id)
+        clients.forget(c, ann.id)
 
 
 def on_disk(folder: Path, value: bytes) -> bool:
@@ -107,19 +111,19 @@ def on_disk(folder: Path, value: bytes) -> bool:
 def test_tokens_open_one_client_and_are_not_kept(store: Store, tmp_path: Path) -> None:
     ann, bob = enrolled(store, "ann", "bob")
     with store.snapshot() as c:
-        assert [records.client_of(c, t) for t in (ann.token, bob.token, "garbage", "")] == [ann.id, bob.id, None, None]
+        assert [client_with_token(c, t) for t in (ann.token, bob.token, "garbage", "")] == [ann.id, bob.id, None, None]
     assert not on_disk(tmp_path, ann.token.encode())
     with store.transaction() as c:
-        records.revoke(c, ann.id)
-        assert records.client_of(c, ann.token) is None
-        renewed = records.rotate(c, ann.id)
-        assert [records.client_of(c, t) for t in (ann.token, renewed)] == [None, ann.id]
-        assert [(row["name"], row["examples"]) for row in records.listed(c)] == [("ann", 0), ("bob", 0)]
+        clients.revoke(c, ann.id)
+        assert client_with_token(c, ann.token) is None
+        renewed = clients.rotate(c, ann.id)
+        assert [client_with_token(c, t) for t in (ann.token, renewed)] == [None, ann.id]
+        assert [(row["name"], row["examples"]) for row in list_clients(c)] == [("ann", 0), ("bob", 0)]
     for names in ([], ["x", "x"], [""], ["carl", "ann"]):
         with pytest.raises(InvalidData), store.transaction() as c:
-            records.enrol(c, names)
+            enroll(c, names)
     with store.snapshot() as c:
-        assert len(records.listed(c)) == 2
+        assert len(list_clients(c)) == 2
 
 
 steps_taken = st.tuples(st.sampled_from(["add", "replace", "remove", "forget"]), st.integers(0, 1), st.integers(0, 3))
@@ -138,9 +142,9 @@ def test_the_log_tells_all_that_happened_in_order(
         client, id, y = people[who].id, str(k), float(number)
         actions: dict[str, Callable[[Connection], object]] = {
             "add": Addition.of(client, [example(id, y)], 9),
-            "replace": partial(records.replace, client=client, example=example(id, y)),
-            "remove": partial(records.remove, client=client, id=id),
-            "forget": partial(records.forget, client=client),
+            "replace": partial(stored.replace, client=client, example=example(id, y)),
+            "remove": partial(stored.remove, client=client, id=id),
+            "forget": partial(clients.forget, client=client),
         }
         (done,) = applied(store, [actions[kind]])
         if isinstance(done, Exception):
@@ -155,10 +159,10 @@ def test_the_log_tells_all_that_happened_in_order(
         elif kind == "forget":
             held = {key: value for key, value in held.items() if key[0] != client}
     with store.snapshot() as c:
-        found = {(row.client, row.id): row.y for row in c.execute(select(examples).where(records.PRESENT))}
-        counts = {row["id"]: row["examples"] for row in records.listed(c)}
+        found = {(row.client, row.id): row.y for row in c.execute(select(examples).where(PRESENT))}
+        counts = {row["id"]: row["examples"] for row in list_clients(c)}
         numbers = list(c.execute(select(log.c.sequence).order_by(log.c.sequence)).scalars())
-        newest, _ = records.changed_since(c, 0)
+        newest, _ = changed_since(c, 0)
     store.close()
     assert found == held
     assert counts == {who: sum(client == who for client, _ in held) for who in counts}
@@ -172,7 +176,7 @@ def test_a_store_is_opened_again_and_a_newer_one_is_refused(tmp_path: Path) -> N
     store.close()
     store = Store(url)
     with store.transaction() as c:
-        assert records.client_of(c, ann.token) == ann.id
+        assert client_with_token(c, ann.token) == ann.id
         assert c.execute(text("PRAGMA journal_mode")).scalar() == "wal"
         put(c, "schema", "99")
     store.close()

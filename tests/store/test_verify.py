@@ -13,10 +13,11 @@ import pytest
 from motet.errors import InvalidStore
 from motet.privacy.ledger import Whole
 from motet.release.disclosed import Disclosed
-from motet.store import records
+from motet.store import clients, examples
+from motet.store.clients import list_clients
 from motet.store.verify import verify
 from motet.study.study import Study
-from tests.store.kept import EXACT, FIXED, PER_CLIENT, PRIVATE, Kept, kept, reopened
+from tests.store.local_study import EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def silent(_: int) -> Iterator[Callable[[int], None]]:
     yield lambda _: None
 
 
-def states(study: Kept | Study) -> dict[str, str]:
+def states(study: LocalStudy | Study) -> dict[str, str]:
     """Checks that are not ok."""
     checks = verify(study if isinstance(study, Study) else study.study, silent)
     return {check.name: check.state for check in checks if check.state != "ok"}
@@ -32,15 +33,15 @@ def states(study: Kept | Study) -> dict[str, str]:
 
 @pytest.mark.parametrize("body", [EXACT, FIXED, PRIVATE, PER_CLIENT], ids=["growing", "fixed", "private", "per client"])
 def test_what_the_program_wrote_passes(tmp_path: Path, body: str) -> None:
-    with kept(tmp_path, body) as study:
+    with local_study(tmp_path, body) as study:
         assert states(study) == {"last release": "not comparable"}
-        ann, bob = study.enrol("dora", "emil")
+        ann, bob = study.enroll("dora", "emil")
         for k in range(4):  # more than a client of PER_CLIENT takes part in
             study.release()
             study.add(ann, (0.1 * k, 1.0), first=k)
-            study.do(records.replace, ann, records.Example("0", b"\0" * 8, float(k), 2.0))
-        study.do(records.remove, ann, "3")
-        study.do(records.forget, bob)
+            study.do(examples.replace, ann, examples.Example("0", b"\0" * 8, float(k), 2.0))
+        study.do(examples.remove, ann, "3")
+        study.do(clients.forget, bob)
         before = study.study.path.with_suffix(".db").read_bytes()
         assert states(study) == {"fold from zero": "not comparable"}
         assert study.study.path.with_suffix(".db").read_bytes() == before
@@ -50,16 +51,16 @@ def test_what_the_program_wrote_passes(tmp_path: Path, body: str) -> None:
 
 
 def test_retired_clients_are_left_out(tmp_path: Path) -> None:
-    with kept(tmp_path, PER_CLIENT) as study:
+    with local_study(tmp_path, PER_CLIENT) as study:
         study.release(3)
-        (late,) = study.enrol("late")
+        (late,) = study.enroll("late")
         study.add(late, (2.0, 10.0))
         assert study.release() == [4]
         assert states(study) == {}
 
 
 def test_an_improved_model_is_told_apart_from_tampering(tmp_path: Path) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         study.release()
     path = tmp_path / "study.toml"
     path.write_text(EXACT.replace("alpha = 0.5", "alpha = 0.4"), encoding="utf-8")
@@ -67,12 +68,12 @@ def test_an_improved_model_is_told_apart_from_tampering(tmp_path: Path) -> None:
 
 
 def test_a_study_that_all_have_left(tmp_path: Path) -> None:
-    with kept(tmp_path, EXACT) as study:
+    with local_study(tmp_path, EXACT) as study:
         study.release()
         with study.store.snapshot() as connection:
-            ids = [row["id"] for row in records.listed(connection)]
+            ids = [row["id"] for row in list_clients(connection)]
         for client in ids:
-            study.do(records.forget, client)
+            study.do(clients.forget, client)
         study.release()
         assert states(study) == {}
 
@@ -110,7 +111,7 @@ TAMPERING: list[tuple[str, str, str, set[str]]] = [
 
 @pytest.mark.parametrize(("what", "body", "statement", "found"), TAMPERING, ids=[case[0] for case in TAMPERING])
 def test_tampering_is_found(tmp_path: Path, what: str, body: str, statement: str, found: set[str]) -> None:
-    with kept(tmp_path, body) as study:
+    with local_study(tmp_path, body) as study:
         study.release(2)
         assert states(study) == {}
         study.execute(statement)
@@ -122,7 +123,7 @@ def test_tampering_is_found(tmp_path: Path, what: str, body: str, statement: str
 @pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
 def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) -> None:
     """With a checksum that fits."""
-    with kept(tmp_path, body) as study:
+    with local_study(tmp_path, body) as study:
         study.release()
         with study.store.snapshot() as connection:
             data = connection.exec_driver_sql("SELECT data FROM releases").scalar_one()
@@ -141,7 +142,7 @@ def too_little(total: Whole, deviation: float) -> Whole:
 
 @pytest.mark.parametrize("noise", [without, too_little])
 def test_noise_that_is_not_the_ledgers(tmp_path: Path, noise: Callable[[Whole, float], Whole]) -> None:
-    with kept(tmp_path, PRIVATE, noise=noise) as study:
+    with local_study(tmp_path, PRIVATE, noise=noise) as study:
         study.release()
         assert states(study) == {"fold from zero": "not"}
 

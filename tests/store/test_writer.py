@@ -12,8 +12,8 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from motet.errors import Busy, TooMany
-from motet.store import records
-from motet.store.records import Addition
+from motet.store import clients, examples
+from motet.store.examples import Addition
 from motet.store.store import Store
 from motet.store.writer import Writer
 from tests.store.test_store import enrolled, example
@@ -52,12 +52,12 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
     assert len(refused) == 20
     assert len(commits) == 2
     with store.snapshot() as c:
-        assert [len(records.page(c, who.id)) for who in (ann, bob)] == [20, 20]
+        assert [len(examples.page(c, who.id)) for who in (ann, bob)] == [20, 20]
 
 
 def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
-    writer = Writer(store, depth=2)
+    writer = Writer(store, max_queued=2)
     _, may_end = held(writer)
     add = Addition.of(ann.id, [example("1")], 9)
     taken = [writer.submit(add), writer.submit(add)]
@@ -89,7 +89,7 @@ def test_removed_examples_are_off_the_disk_when_answered(store: Store, tmp_path:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
     writer.submit(Addition.of(ann.id, [example("a very special id")], 9)).result(10)
-    writer.submit(partial(records.forget, client=ann.id), scrub=True).result(10)
+    writer.submit(partial(clients.forget, client=ann.id), scrub=True).result(10)
     assert (tmp_path / "study.db-wal").stat().st_size == 0
     writer.close()
 

@@ -84,11 +84,11 @@ def export(
 
 def _of_client(path: Path, client: str) -> dict[str, Any]:
     from motet.store.export import holdings
-    from motet.store.reading import reading
+    from motet.store.store import read_only
     from motet.study.study import Study
 
     study = Study.load(path)
-    with reading(study) as connection:
+    with read_only(study) as connection:
         return holdings(connection, study, client)
 
 
@@ -170,13 +170,13 @@ def restore(
         done = run(file, folder, last=last)
         study = folder / done.study.path.name
         if as_json:
-            show({"study": str(study), **vars(done.lost), "next_release": done.due})
+            show({"study": str(study), **vars(done.gap), "next_release": done.due})
         else:
             _show_restored(done, study, asked=last is not None)
 
 
 def _show_restored(done: Restoration, study: Path, *, asked: bool) -> None:
-    lost, private = done.lost, done.study.private
+    lost, private = done.gap, done.study.private
     show(f"{study}: the study as of {utc(lost.made)}, {_released(lost.version)}.")
     if lost.versions:
         charged = " and charged to the budget" if private else ""

@@ -11,50 +11,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-
-from sqlalchemy import Connection, update
-from sqlalchemy.exc import IntegrityError
+from dataclasses import replace
 
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
 from motet.learning.engine import Engine
-from motet.privacy.ledger import Noise, Whole, opendp_noise
+from motet.privacy.ledger import Noise, opendp_noise
 from motet.privacy.mechanism import release
 from motet.server.logs import log_to_stderr
-from motet.store import records
-from motet.store import releases as publications
-from motet.store.releases import Published
-from motet.store.store import Store, put, releases, setting
+from motet.store import examples, releases
+from motet.store.log import changed_since
+from motet.store.releases import NewRelease
+from motet.store.store import Connection, Store
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
 CLIENTS_PER_QUERY = 500
-
-
-def pin(store: Store, study: Study, *, now: float) -> None:
-    """On the first start keep what the study may not change later and when it releases first; else hold it to that."""
-    with store.transaction() as connection:
-        pinned = setting(connection, "pinned")
-        if pinned is not None and (reason := study.contradicts(pinned)):
-            raise InvalidStore(
-                f"{study.path}: {reason}; this database was begun otherwise: take another one, or undo it"
-            )
-        put(connection, "pinned", study.pinned())
-        if pinned is None:
-            put(connection, "next", repr(now + study.release.seconds))
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A release that is not published yet; the last three fields are of private releases only."""
-
-    data: bytes
-    noisy_sum: Whole | None = None
-    scale: float | None = None
-    charged: Sequence[str] = ()  # clients, if the budget is per client
 
 
 class Publisher:
@@ -76,7 +50,7 @@ class Publisher:
     def tick(self) -> int | None:
         """Make the release that is due or requested; its version, or None if there is none or it is refused."""
         with self._store.snapshot() as connection:
-            due, requested = float(setting(connection, "next") or "inf"), setting(connection, "wanted") == "yes"
+            due, requested = releases.next_release(connection), releases.release_requested(connection)
         now = self._clock()
         if now < due and not requested:
             return None
@@ -88,7 +62,7 @@ class Publisher:
     def catch_up(self) -> None:
         """Bring the engine up to date with the log."""
         with self._store.snapshot() as connection:
-            newest, clients = records.changed_since(connection, self._sequence)
+            newest, clients = changed_since(connection, self._sequence)
             for begin in range(0, len(clients), CLIENTS_PER_QUERY):
                 self._relearn(connection, clients[begin : begin + CLIENTS_PER_QUERY])
         self._sequence = newest
@@ -98,64 +72,46 @@ class Publisher:
         for client in clients:
             with suppress(UnknownTask):
                 self._engine.forget(client)
-        rows = records.of_many(connection, clients)
+        rows = examples.of_clients(connection, clients)
         if rows:
-            triples = records.triples(rows, self._study.model, self._study.dimension)
+            triples = examples.triples(rows, self._study.model, self._study.dimension)
             self._engine.learn_many([row.client for row in rows], *triples)
 
     def _release(self, now: float, following: float, requested: bool) -> int | None:
         with self._store.snapshot() as connection:
-            version = publications.given_version(connection) + 1
+            version = releases.last_version(connection) + 1
         try:
-            draft = self._draft(version)
+            new = self._new_release(version, now)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
             self._postpone(following, requested, str(refusal))
             return None
-        try:
-            with self._store.transaction() as connection:
-                if draft.scale is not None:
-                    publications.charge(connection, version, draft.scale, draft.charged)
-                self._reached("ledger")
-                publications.publish(connection, Published(version, self._sequence, now, draft.data), draft.noisy_sum)
-                if not self._study.private:  # earlier ones may contain inputs that were removed since
-                    connection.execute(update(releases).where(releases.c.version < version).values(data=b""))
-                _schedule(connection, following, requested)
-        except IntegrityError:  # another publisher was first
+        if not releases.publish(self._store, new, following=following, requested=requested, reached=self._reached):
             return None
-        self._reached("publication")
-        if not self._study.private:
-            self._store.scrub()
         self._refusal = ""
         LOG.info("release %d is out (%s)", version, self._study.release.policy)
         return version
 
-    def _draft(self, version: int) -> Draft:
+    def _new_release(self, version: int, now: float) -> NewRelease:
         planned, mechanism = self._study.ledger(), self._study.mechanism()
         if planned is None or mechanism is None:
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
-            return Draft(replace(self._engine.disclose(), version=version).to_bytes())
+            data = replace(self._engine.disclose(), version=version).to_bytes()
+            return NewRelease(version, self._sequence, now, data)
         with self._store.transaction() as connection:
-            publications.hold_coordinates(connection, mechanism.clip.at)
-            ledger, earlier = publications.spent(connection, planned), publications.noisy_sums(connection)
+            releases.fix_coordinates(connection, mechanism.clip.at)
+            ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
-        charged = [str(c) for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0)]
-        return Draft(made.disclosed.to_bytes(), made.noisy, ledger.scale, charged)
+        charged = tuple(str(c) for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0))
+        data = made.disclosed.to_bytes()
+        return NewRelease(version, self._sequence, now, data, made.noisy, ledger.scale, charged)
 
     def _postpone(self, following: float, requested: bool, reason: str) -> None:
         if reason != self._refusal:  # log it once, not at every tick
             LOG.warning("no release: %s", reason)
         self._refusal = reason
         with self._store.transaction() as connection:
-            _schedule(connection, following, requested, reason)
-
-
-def _schedule(connection: Connection, following: float, requested: bool, refused: str = "") -> None:
-    """Set when the next release is due, and why this one was refused; a request made after ``tick`` read it stays."""
-    put(connection, "next", repr(following))
-    put(connection, "refused", refused)
-    if requested:
-        put(connection, "wanted", "no")
+            releases.postpone(connection, following, requested=requested, reason=reason)
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:

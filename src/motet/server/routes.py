@@ -37,8 +37,8 @@ from motet.server.bodies import (
 )
 from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import docs_page, study_page
-from motet.store import records, releases
-from motet.store.store import setting
+from motet.store import clients, releases
+from motet.store import examples as stored
 from motet.study.study import Study
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
@@ -118,11 +118,11 @@ async def send(me: CallerDep, body: NewExamples) -> dict[str, int]:
     return vars(result)
 
 
-def _addition(me: Caller, body: NewExamples) -> records.Addition:
+def _addition(me: Caller, body: NewExamples) -> stored.Addition:
     study, new = me.service.study, body.examples
     X, y, noise = study.check_examples([one.x for one in new], [one.y for one in new], [one.noise for one in new])
-    columns = [one.id for one in new], records.to_bytes(study.model, X), y, noise
-    return records.Addition(me.id, columns, study.limits.examples_per_client)
+    columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
+    return stored.Addition(me.id, columns, study.limits.examples_per_client)
 
 
 class DirectRoute(APIRoute):
@@ -151,7 +151,7 @@ async def _send_directly(scope: Scope, receive: Receive, send_response: Send) ->
 
 async def about_me(me: CallerDep) -> dict[str, Any]:
     """The client's id, name and count of examples."""
-    return {"id": me.id, **await me.service.read(partial(records.about, client=me.id))}
+    return {"id": me.id, **vars(await me.service.read(partial(clients.summary, client=me.id)))}
 
 
 async def my_examples(
@@ -160,8 +160,8 @@ async def my_examples(
     limit: Annotated[int, Query(ge=1, le=MAX_EXAMPLES_PER_REQUEST)] = 100,
 ) -> dict[str, Any]:
     """The client's examples, ordered by id, at most limit; a next that is not null is the after of the next page."""
-    page = await me.service.read(partial(records.page, client=me.id, after=after, limit=limit))
-    inputs = records.inputs(me.service.study.model, [example.x for example in page])
+    page = await me.service.read(partial(stored.page, client=me.id, after=after, limit=limit))
+    inputs = stored.inputs(me.service.study.model, [example.x for example in page])
     examples = [example._asdict() | {"x": x} for example, x in zip(page, inputs)]
     return {"examples": examples, "next": page[-1].id if len(page) == limit else None}
 
@@ -175,20 +175,20 @@ async def replace_example(me: CallerDep, id: Id, body: NewExample) -> dict[str, 
     """Replace one of the client's examples; the old values leave the disk before the response. Returns the id."""
     study = me.service.study
     row, y, noise = study.check_example(body.x, body.y, body.noise, where="body")
-    example = records.Example(id, records.to_bytes(study.model, row[None])[0], y, noise)
-    await me.service.write(partial(records.replace, client=me.id, example=example), scrub=True)
+    example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
+    await me.service.write(partial(stored.replace, client=me.id, example=example), scrub=True)
     return {"id": id}
 
 
 async def remove_example(me: CallerDep, id: Id) -> dict[str, str]:
     """Delete one of the client's examples; it leaves the disk before the response. Returns the id."""
-    await me.service.write(partial(records.remove, client=me.id, id=id), scrub=True)
+    await me.service.write(partial(stored.remove, client=me.id, id=id), scrub=True)
     return {"id": id}
 
 
 async def forget_me(me: CallerDep) -> dict[str, int]:
     """Delete the client with all its examples; its token is no longer valid. Returns how many examples were deleted."""
-    removed = await me.service.write(partial(records.forget, client=me.id), scrub=True, access=True)
+    removed = await me.service.write(partial(clients.forget, client=me.id), scrub=True, access=True)
     return {"removed": removed}
 
 
@@ -197,7 +197,7 @@ async def forget_me(me: CallerDep) -> dict[str, int]:
 
 async def enroll(service: ServiceDep, body: NewClients) -> dict[str, Any]:
     """Enroll clients by name, all or none. Returns their ids and tokens; a token is shown only here."""
-    new = await service.write(partial(records.enrol, names=body.names))
+    new = await service.write(partial(clients.enroll, names=body.names))
     return {"clients": [vars(client) for client in new]}
 
 
@@ -205,19 +205,19 @@ async def list_clients(
     service: ServiceDep, after: Annotated[str, Query(max_length=MAX_NAME_LENGTH, pattern=TEXT_PATTERN)] = ""
 ) -> dict[str, Any]:
     """Clients by name, with their ids, their counts of examples, and whether they are revoked; 1000 to a page."""
-    rows = await service.read(partial(records.listed, after=after, limit=CLIENTS_PER_PAGE))
+    rows = await service.read(partial(clients.list_clients, after=after, limit=CLIENTS_PER_PAGE))
     return {"clients": [dict(row) for row in rows], "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
 async def revoke(service: ServiceDep, id: Id) -> dict[str, str]:
     """Make a client's token invalid; its examples stay. Returns the id."""
-    await service.write(partial(records.revoke, client=id), access=True)
+    await service.write(partial(clients.revoke, client=id), access=True)
     return {"id": id}
 
 
 async def rotate(service: ServiceDep, id: Id) -> dict[str, str]:
     """Give a client a new token; the old one is no longer valid. Returns the id and the token, shown only here."""
-    return {"id": id, "token": await service.write(partial(records.rotate, client=id), access=True)}
+    return {"id": id, "token": await service.write(partial(clients.rotate, client=id), access=True)}
 
 
 async def metrics(service: ServiceDep) -> Response:
@@ -229,13 +229,13 @@ async def release_now(service: ServiceDep) -> dict[str, int]:
     """Make a release now and return its version; refused in a private study, which releases by the clock alone."""
     if service.study.private:
         raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {service.due}")
-    sequence, before = await service.write(releases.want)
+    sequence, before = await service.write(releases.request_release)
     deadline = time.monotonic() + MAX_RELEASE_SECONDS
     while time.monotonic() < deadline:
         await service.refresh()
         if service.current and service.current.version > before and service.current.sequence >= sequence:
             return {"version": service.current.version}
-        if reason := await service.read(partial(setting, key="refused")):
+        if reason := await service.read(releases.refusal):
             raise NotAllowed(f"no release: {reason}")
         await asyncio.sleep(0.1)
     raise Busy(f"no release within {MAX_RELEASE_SECONDS:g} s: look at the publisher's log, and try again")

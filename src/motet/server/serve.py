@@ -23,10 +23,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from motet.errors import InvalidStudy
 from motet.server.app import create_app
 from motet.server.logs import log_to_stderr
-from motet.server.publisher import pin
 from motet.server.service import Service
-from motet.store.records import hashed
-from motet.store.store import Store, put, setting
+from motet.store.clients import hash_token, operator_hash, set_operator_hash
+from motet.store.releases import pin
+from motet.store.store import Store
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
@@ -96,14 +96,14 @@ def operator_token(store: Store, show: Callable[[str], None]) -> str:
     """The hash of the operator's token: of MOTET_OPERATOR_TOKEN, or of one made on the first start."""
     given = os.environ.get("MOTET_OPERATOR_TOKEN")
     with store.transaction() as connection:
-        kept = setting(connection, "operator")
-        if given is None and kept is not None:
-            return kept
+        stored = operator_hash(connection)
+        if given is None and stored is not None:
+            return stored
         if given is None:
             given = secrets.token_urlsafe(32)
             show(given)
-        put(connection, "operator", hashed(given))
-    return hashed(given)
+        set_operator_hash(connection, hash_token(given))
+    return hash_token(given)
 
 
 @contextmanager

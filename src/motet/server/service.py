@@ -16,19 +16,19 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
-from motet.errors import Forbidden, NotReleased, StaleRelease, Unauthorized
+from motet.errors import Busy, Forbidden, NotReleased, StaleRelease, Unauthorized
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.server.metrics import Metrics
-from motet.store import records, releases
-from motet.store.releases import Published
-from motet.store.store import Store, setting
+from motet.store import clients, releases
+from motet.store import examples as stored
+from motet.store.log import altered_since
+from motet.store.releases import StoredRelease
+from motet.store.store import Connection, Store
 from motet.store.writer import Writer
 from motet.study.study import Study
 from motet.text import utc
@@ -53,7 +53,7 @@ class Service:
         self._buckets: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
         self._client_ids: dict[str, str] = {}  # by the hash of a token
         self._access: str | None = None  # changes when any token becomes invalid
-        self.current: Published | None = None
+        self.current: StoredRelease | None = None
         self.disclosed: Disclosed | None = None
         self.new_release = asyncio.Condition()
         self._due = 0.0  # seconds since 1970
@@ -67,10 +67,10 @@ class Service:
         while True:
             try:
                 await self.refresh()
-            except SQLAlchemyError as error:
+            except Busy as error:
                 self._client_ids = {}
                 if not failing:
-                    LOG.error("the database does not answer: %s", getattr(error, "orig", None) or error)
+                    LOG.error("the database does not answer: %s", getattr(error.__cause__, "orig", None) or error)
                 failing = True
             else:
                 if failing:
@@ -80,13 +80,12 @@ class Service:
 
     async def refresh(self) -> None:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
-        newest, due, access = await self.read(_news)
-        self._due = float(due or "0")
+        newest, self._due, access = await self.read(_news)
         if access != self._access:  # a token became invalid, perhaps through another server
             self._access = access
             self._client_ids = {}
         if newest != self.version:
-            self.current = await self.read(releases.latest)
+            self.current = await self.read(releases.current)
             self.disclosed = Disclosed.from_bytes(self.current.data) if self.current else None
             async with self.new_release:
                 self.new_release.notify_all()
@@ -101,7 +100,7 @@ class Service:
         """The time of the next release, in words."""
         return utc(self._due)
 
-    def current_release(self) -> Published:
+    def current_release(self) -> StoredRelease:
         if self.current is None:
             raise NotReleased(f"nothing is released yet: the first release is due at {self.due}")
         return self.current
@@ -119,19 +118,19 @@ class Service:
             "dimension": study.dimension,
             "limits": study.limits.model_dump(),
             "version": self.version,
-            "next_release": float(setting(connection, "next") or "0"),
-            "budget": None if planned is None else _budget(releases.spent(connection, planned)),
-            "refused": setting(connection, "refused") or None,
+            "next_release": releases.next_release(connection),
+            "budget": None if planned is None else _budget(releases.current_ledger(connection, planned)),
+            "refused": releases.refusal(connection),
         }
 
     # --- callers ---
 
     async def client(self, token: str | None) -> str:
         """The id of the client with this token, from a cache that is emptied when any token becomes invalid."""
-        key, ids = records.hashed(token or ""), self._client_ids  # a dict that is emptied meanwhile is another one
+        key, ids = clients.hash_token(token or ""), self._client_ids  # a dict that is emptied meanwhile is another one
         if (id := ids.get(key)) is not None:
             return id
-        id = None if not token else await self.read(partial(records.client_of, token=token))
+        id = None if not token else await self.read(partial(clients.client_with_token, token=token))
         if id is None:
             raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
         if len(ids) > MAX_CACHED_CLIENTS:
@@ -140,7 +139,7 @@ class Service:
         return id
 
     async def check_operator(self, token: str | None) -> None:
-        if token and hmac.compare_digest(records.hashed(token), self._operator):
+        if token and hmac.compare_digest(clients.hash_token(token), self._operator):
             return
         await self.client(token)
         raise Forbidden("only the operator may make this call: expected the operator's token, got a client's")
@@ -168,19 +167,19 @@ class Service:
         kernel = self.study.model.individual
         return await run_in_threadpool(disclosed.coefficients, task, released, kernel)
 
-    def _tasks(self, connection: Connection, client: str, current: Published) -> tuple[Task, Task | None]:
+    def _tasks(self, connection: Connection, client: str, current: StoredRelease) -> tuple[Task, Task | None]:
         """The client's examples now, and those that the release contains if they differ."""
-        examples = records.page(connection, client, limit=self.study.limits.examples_per_client)
+        examples = stored.page(connection, client, limit=self.study.limits.examples_per_client)
         task = self._task(examples)
         if self.study.private:  # the client's clipped part stays in the release
             return task, Task.empty(self.study.dimension)
-        if records.altered_since(connection, client, current.sequence):
+        if altered_since(connection, client, current.sequence):
             raise StaleRelease("you changed or removed examples since this release: try again after the next one")
-        new = records.came_since(connection, client, current.sequence)
+        new = stored.added_since(connection, client, current.sequence)
         return task, self._task([e for e in examples if e.id not in new]) if new else None
 
-    def _task(self, examples: list[records.Example]) -> Task:
-        return Task.of(*records.triples(examples, self.study.model, self.study.dimension))
+    def _task(self, examples: list[stored.Example]) -> Task:
+        return Task.of(*stored.triples(examples, self.study.model, self.study.dimension))
 
     # --- the store ---
 
@@ -211,9 +210,9 @@ def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
         waiting.set_result(written.result())
 
 
-def _news(connection: Connection) -> tuple[int, str | None, str | None]:
+def _news(connection: Connection) -> tuple[int, float, str | None]:
     """The current version, when the next is due, and a text that changes when any token becomes invalid."""
-    return releases.latest_version(connection), setting(connection, "next"), setting(connection, "access")
+    return releases.current_version(connection), releases.next_release(connection), clients.access_mark(connection)
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

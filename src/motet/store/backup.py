@@ -11,14 +11,13 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import tempfile
 import time
 import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -28,9 +27,9 @@ from sqlalchemy.engine import make_url
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
-from motet.store.reading import is_sqlite, reading
-from motet.store.releases import given_version
-from motet.store.store import setting
+from motet.store.dialects import parse
+from motet.store.releases import contradiction, last_version
+from motet.store.store import read_only
 from motet.study.study import Study
 
 MANIFEST = "manifest.json"
@@ -67,14 +66,15 @@ class Manifest(BaseModel):
 
 def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
     """Write a study's backup to a new file that only its owner may read; a server may go on meanwhile."""
-    url = make_url(study.store_url)
-    if not is_sqlite(url):
-        raise InvalidStore("expected a study kept in SQLite, got PostgreSQL: back its database up with pg_dump")
-    with reading(study):  # there is a database, and it is a study's
+    dialect, url = parse(study.store_url)
+    if (database := dialect.file(url)) is None:
+        raise InvalidStore(f"expected a study in a database file, got {dialect.name}: {dialect.backup_advice}")
+    with read_only(study):  # there is a database, and it is a study's
         pass
     with new_file(file) as handle, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near:
-        made, database = time.time() if now is None else now, Path(str(url.database))
-        version = _copied(study, database, Path(near) / database.name)
+        made, copy = time.time() if now is None else now, Path(near) / database.name
+        dialect.copy(url, copy)
+        version = _version(replace(study, store_url=str(url.set(database=str(copy)))))
         names = _gathered(study, Path(near)) | {"database": database.name}
         files = {name: _digest(Path(near, name)) for name in names.values()}
         if len(files) < len(names):
@@ -105,17 +105,12 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
         raise InvalidStore(f"cannot write {path}: {error.strerror}; choose another place") from None
 
 
-def _copied(study: Study, database: Path, copy: Path) -> int:
-    """Copy the database as it is at one moment, without what was deleted; the newest version that it knows of."""
-    try:
-        with closing(sqlite3.connect(database, timeout=60, isolation_level=None)) as source:
-            source.execute("VACUUM INTO ?", (str(copy),))
-    except sqlite3.Error as error:
-        raise InvalidStore(f"{database}: cannot be copied, {error}; see what motet verify says") from None
-    with reading(replace(study, store_url=f"sqlite:///{copy}")) as connection:
-        if (reason := study.contradicts(setting(connection, "pinned") or "")) is not None:
-            raise InvalidStore(f"{study.path}: {reason}; put that right, else a backup could not be served")
-        return given_version(connection)
+def _version(study: Study) -> int:
+    """The newest version that the database knows of; refuses one that could not be served."""
+    with read_only(study) as connection:
+        if (reason := contradiction(connection, study)) is not None:
+            raise InvalidStore(f"{study.path}: {reason}; correct the study file, or the backup could not be served")
+        return last_version(connection)
 
 
 def _gathered(study: Study, folder: Path) -> dict[str, str]:

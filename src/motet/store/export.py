@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, func, select
+from sqlalchemy import func, select
 
-from motet.errors import InvalidData, UnknownTask
-from motet.store import records
-from motet.store.records import PRESENT
-from motet.store.releases import restorations
-from motet.store.store import clients, examples, log, releases, taken
+from motet.errors import UnknownTask
+from motet.store.clients import find_client
+from motet.store.examples import inputs
+from motet.store.releases import gaps
+from motet.store.schema import PRESENT, examples, log, participations, releases
+from motet.store.store import Connection
 from motet.study.study import Study
 
 EXACT = (
@@ -29,7 +30,7 @@ COPIES = "Backups that were made earlier keep what was removed later."
 
 def holdings(connection: Connection, study: Study, who: str) -> dict[str, Any]:
     """What the tables have of a client, by its name or id, in plain words where words are needed; never its token."""
-    client = _found(connection, who)
+    client = find_client(connection, who)
     id = client["id"] if client is not None else who
     history = [dict(row) for row in connection.execute(_history(id)).mappings()]
     if client is None and not history:
@@ -40,17 +41,9 @@ def holdings(connection: Connection, study: Study, who: str) -> dict[str, Any]:
         found |= {"name": client["name"], "revoked": client["revoked"]}
     found |= {"examples": held, "removed": gone, "log": history}
     if study.private and study.release.per == "client":
-        chosen = select(taken.c.releases).where(taken.c.client == id)
+        chosen = select(participations.c.releases).where(participations.c.client == id)
         found["releases_taken_part_in"] = connection.execute(chosen).scalar() or 0
     return found | {"notes": _notes(connection, study, history, forgotten=client is None)}
-
-
-def _found(connection: Connection, who: str) -> RowMapping | None:
-    chosen = select(clients.c.id, clients.c.name, clients.c.revoked)
-    rows = connection.execute(chosen.where((clients.c.id == who) | (clients.c.name == who))).mappings().all()
-    if len(rows) > 1:
-        raise InvalidData(f"{who!r} is the name of one client and the id of another: give the id of the one you mean")
-    return rows[0] if rows else None
 
 
 def _history(id: str) -> Any:
@@ -61,9 +54,9 @@ def _examples(connection: Connection, study: Study, id: str) -> tuple[list[dict[
     """Those that are here, with inputs as they were sent, and the ids of those that were removed."""
     here = connection.execute(select(examples).where(examples.c.client == id, PRESENT).order_by(examples.c.id)).all()
     gone = select(examples.c.id).where(examples.c.client == id, ~PRESENT).order_by(examples.c.id)
-    inputs = records.inputs(study.model, [row.x for row in here])
+    sent = inputs(study.model, [row.x for row in here])
     held = [
-        {"id": row.id, "x": x, "y": row.y, "noise": row.noise, "sequence": row.sequence} for row, x in zip(here, inputs)
+        {"id": row.id, "x": x, "y": row.y, "noise": row.noise, "sequence": row.sequence} for row, x in zip(here, sent)
     ]
     return held, list(connection.execute(gone).scalars())
 
@@ -78,6 +71,6 @@ def _notes(connection: Connection, study: Study, history: list[dict[str, Any]], 
     made_then = f"Release {first} was made" if first == last else f"Releases {first} to {last} were made"
     words = PRIVATE if study.private else EXACT
     notes.append(NONE if first is None else words.format(Made=made_then, **study.release.model_dump()))
-    lost = [one.versions.capitalize() for one in restorations(connection) if one.versions]
+    lost = [one.versions.capitalize() for one in gaps(connection) if one.versions]
     notes += [LOST.format(Versions=versions) for versions in lost]
     return [*notes, COPIES]

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.stats import chi2
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from motet.arrays import Array, as_bytes
 from motet.errors import InvalidRelease, MotetError
@@ -22,11 +22,10 @@ from motet.privacy.ledger import UNIT, Ledger, Whole
 from motet.privacy.mechanism import Mechanism
 from motet.release.disclosed import TENSORS, Disclosed
 from motet.release.posterior import Posterior
-from motet.store import records
-from motet.store import releases as publications
-from motet.store.records import PRESENT
-from motet.store.releases import Published
-from motet.store.store import examples, log, releases, taken
+from motet.store.examples import triples
+from motet.store.releases import StoredRelease, current, gaps, noisy_sums
+from motet.store.schema import PRESENT, examples, log, participations, releases
+from motet.store.store import Connection
 from motet.study.study import Study
 from motet.text import count, times
 
@@ -55,7 +54,7 @@ class Folded:
     ``noisy`` are the kept noisy sums of all private releases, ``retired`` the clients whom the last one left out.
     """
 
-    last: Published
+    last: StoredRelease
     release: Disclosed
     engine: Engine
     reason: str | None
@@ -72,7 +71,7 @@ def how_many(connection: Connection) -> int:
 
 def refold(connection: Connection, study: Study, advance: Callable[[int], None]) -> Folded | Check:
     """All that a comparison needs of the database; a check instead where there is nothing to compare."""
-    last = publications.latest(connection)
+    last = current(connection)
     if last is None:
         return Check("last release", "not comparable", "nothing is released yet")
     try:
@@ -84,19 +83,19 @@ def refold(connection: Connection, study: Study, advance: Callable[[int], None])
         engine = Engine(study.model if study.private else release.model)
         if reason is None:
             _learn(engine, connection, study.dimension, last.sequence, advance)
-        return Folded(last, release, engine, reason, publications.noisy_sums(connection), retired or set())
+        return Folded(last, release, engine, reason, noisy_sums(connection), retired or set())
     except (MotetError, ValueError, TypeError, IndexError) as error:  # whatever bytes and rows are
         return Check("last release", "not", f"release {last.version} or its examples cannot be read: {error}")
 
 
-def _loaded(last: Published, study: Study) -> Disclosed:
+def _loaded(last: StoredRelease, study: Study) -> Disclosed:
     release = Disclosed.from_bytes(last.data)
     if release.version != last.version or release.policy != study.release.policy:
         raise InvalidRelease(f"its bytes are of another release, {release.policy} and of version {release.version}")
     return release
 
 
-def _altered(connection: Connection, last: Published) -> str | None:
+def _altered(connection: Connection, last: StoredRelease) -> str | None:
     """Why the examples are no more those of the release."""
     since = select(func.count()).select_from(log).where(log.c.sequence > last.sequence, log.c.kind != "add")
     if not (many := connection.execute(since).scalar_one()):
@@ -114,7 +113,7 @@ def _learn(
     chosen = select(examples).where(PRESENT, examples.c.sequence <= sequence)
     ordered = chosen.order_by(examples.c.client, examples.c.id)
     for rows in connection.execute(ordered, execution_options={"yield_per": SOME}).partitions():
-        engine.learn_many([row.client for row in rows], *records.triples(rows, engine.model, dimension))
+        engine.learn_many([row.client for row in rows], *triples(rows, engine.model, dimension))
         advance(len(rows))
     engine.open(dimension)  # perhaps nobody is left
 
@@ -219,10 +218,10 @@ def _retired(connection: Connection, planned: Ledger | None) -> set[Hashable] | 
     """
     if planned is None or planned.per == "study":
         return set()
-    done = taken.c.releases >= planned.releases
-    whole = set(connection.execute(select(taken.c.client).where(done)).scalars())
+    done = participations.c.releases >= planned.releases
+    whole = set(connection.execute(select(participations.c.client).where(done)).scalars())
     removed = connection.execute(select(log.c.client).where(log.c.kind == "remove")).scalars()
-    charged = any(one.last > one.version for one in publications.restorations(connection))
+    charged = any(one.last > one.version for one in gaps(connection))
     if whole and (charged or whole & set(removed)):
         return None
     parts = took_part(connection)

@@ -1,109 +1,215 @@
-"""Releases and the budget in the tables: what was published when, and what it has spent.
+"""Releases, their schedule and the privacy budget in the database: what was released when, and what it has spent.
 
 The ledger's row and the release's bytes are one transaction. Nobody sees a release before it is committed, and a
-version is given once: where a backup was restored, what may have been given since it was made counts as given.
+version is used once: after a backup was restored, versions that may have been released since it was made are skipped.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import case, func, select, update
+from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger, Whole
-from motet.store.store import clients as clients_table
-from motet.store.store import head, put, releases, setting, taken
-from motet.store.store import ledger as ledger_table
+from motet.store.log import newest_number
+from motet.store.schema import clients, participations, releases
+from motet.store.schema import ledger as ledger_rows
+from motet.store.store import Connection, Store, put, setting
+from motet.study.study import Study
+
+# --- the study's settings, fixed at the first start ---
+
+
+def pin(store: Store, study: Study, *, now: float) -> None:
+    """On the first start, store the settings that may not change later and schedule the first release; on later starts,
+    refuse a study that contradicts them."""
+    with store.transaction() as connection:
+        first_start = setting(connection, "pinned") is None
+        if not first_start and (reason := contradiction(connection, study)) is not None:
+            raise InvalidStore(
+                f"{study.path}: {reason}; this database was created with another setting: change it back, "
+                "or start with a new database"
+            )
+        put(connection, "pinned", study.pinned())
+        if first_start:
+            set_next_release(connection, now + study.release.seconds)
+
+
+def contradiction(connection: Connection, study: Study) -> str | None:
+    """Why a study contradicts the settings of the first start, naming the key; None if it does not."""
+    return study.contradicts(setting(connection, "pinned") or "")
+
+
+# --- the schedule ---
+
+
+def next_release(connection: Connection) -> float:
+    """When the next release is due, in seconds since 1970."""
+    due = setting(connection, "next")
+    if due is None:
+        raise InvalidStore("expected a database with a scheduled release, got one that was never served: serve it once")
+    return float(due)
+
+
+def set_next_release(connection: Connection, due: float) -> None:
+    put(connection, "next", repr(due))
+
+
+def release_requested(connection: Connection) -> bool:
+    """Whether the operator has asked for a release that is not made yet."""
+    return setting(connection, "wanted") == "yes"
+
+
+def request_release(connection: Connection) -> tuple[int, int]:
+    """Ask the publisher for a release: returns the log's newest number, which it must include, and the version before
+    it."""
+    put(connection, "wanted", "yes")
+    put(connection, "refused", "")
+    return newest_number(connection), current_version(connection)
+
+
+def clear_request(connection: Connection) -> None:
+    put(connection, "wanted", "no")
+
+
+def refusal(connection: Connection) -> str | None:
+    """Why the last release that was due was not made."""
+    return setting(connection, "refused") or None
+
+
+def postpone(connection: Connection, following: float, *, requested: bool, reason: str = "") -> None:
+    """Schedule the ``following`` release, and store the reason if this one was not made.
+
+    ``requested``: a request of the operator is answered by this. One that came later stays.
+    """
+    set_next_release(connection, following)
+    put(connection, "refused", reason)
+    if requested:
+        clear_request(connection)
+
+
+# --- releases ---
 
 
 @dataclass(frozen=True)
-class Published:
+class StoredRelease:
     version: int
-    sequence: int  # of the log: what came later is not in it
+    sequence: int  # of the log: later changes are not in it
     made: float  # seconds since 1970
     data: bytes
 
 
-def latest(connection: Connection) -> Published | None:
-    """The current release."""
+@dataclass(frozen=True, eq=False)
+class NewRelease(StoredRelease):
+    """A release to store and, if it is private, its noisy sum and what it spends."""
+
+    noisy_sum: Whole | None = None
+    scale: float | None = None  # of the noise
+    charged: tuple[str, ...] = ()  # the clients in it, if each has a budget of its own
+
+
+def current(connection: Connection) -> StoredRelease | None:
+    """The newest release."""
     chosen = select(releases.c.version, releases.c.sequence, releases.c.made, releases.c.data)
     row = connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
-    return None if row is None else Published(*row)
+    return None if row is None else StoredRelease(*row)
 
 
-def latest_version(connection: Connection) -> int:
-    """Of the current release; 0 before the first."""
+def current_version(connection: Connection) -> int:
+    """Of the newest release; 0 before the first."""
     return connection.execute(select(func.max(releases.c.version))).scalar() or 0
 
 
-def given_version(connection: Connection) -> int:
+def last_version(connection: Connection) -> int:
     """The newest version that anyone may have seen, also one that a restored backup does not have."""
-    charged = connection.execute(select(func.max(ledger_table.c.version))).scalar() or 0
-    return max(latest_version(connection), charged, *(one.last for one in restorations(connection)), 0)
+    charged = connection.execute(select(func.max(ledger_rows.c.version))).scalar() or 0
+    return max(current_version(connection), charged, *(one.last for one in gaps(connection)), 0)
+
+
+def publish(
+    store: Store,
+    new: NewRelease,
+    *,
+    following: float,
+    requested: bool,
+    reached: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Charge the ledger, store the release and schedule the ``following`` one, all or nothing.
+
+    Without noise, the bytes of earlier releases are deleted: they may have inputs that were removed since. Returns
+    False if another publisher was first.
+    """
+    noisy = None if new.noisy_sum is None else new.noisy_sum.astype("<i8").tobytes()
+    row = {"version": new.version, "sequence": new.sequence, "made": new.made, "data": new.data, "noisy": noisy}
+    try:
+        with store.transaction() as connection:
+            if new.scale is not None:
+                _charge(connection, new.version, new.scale, new.charged)
+            reached("ledger")
+            connection.execute(releases.insert().values(**row))
+            if noisy is None:
+                connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
+            postpone(connection, following, requested=requested)
+    except IntegrityError:
+        return False
+    reached("publication")
+    if noisy is None:
+        store.scrub()
+    return True
+
+
+# --- private releases: noisy sums and the ledger ---
 
 
 def noisy_sums(connection: Connection) -> list[Whole]:
-    """Those of all private releases, oldest first."""
-    kept = select(releases.c.noisy).where(releases.c.noisy.is_not(None)).order_by(releases.c.version)
-    return [np.frombuffer(noisy, dtype="<i8").astype(np.int64) for noisy in connection.execute(kept).scalars()]
+    """Of all private releases, oldest first."""
+    sums = select(releases.c.noisy).where(releases.c.noisy.is_not(None)).order_by(releases.c.version)
+    return [np.frombuffer(noisy, dtype="<i8").astype(np.int64) for noisy in connection.execute(sums).scalars()]
 
 
-def hold_coordinates(connection: Connection, here: Coordinates) -> None:
-    """Noisy sums add up only in the coordinates in which the first of them was made: keep them, or hold to them."""
-    kept = setting(connection, "coordinates")
-    if kept is None:
-        put(connection, "coordinates", json.dumps(here.mark.tolist()))
-    elif not here.same_as(np.array(json.loads(kept))):
+def fix_coordinates(connection: Connection, coordinates: Coordinates) -> None:
+    """Noisy sums add up only in the coordinates of the first of them: store these, or refuse others."""
+    stored = setting(connection, "coordinates")
+    if stored is None:
+        put(connection, "coordinates", json.dumps(coordinates.mark.tolist()))
+    elif not coordinates.same_as(np.array(json.loads(stored))):
         raise InvalidStore(
-            "the earlier noisy sums are in coordinates that this machine's linear algebra does not find again: "
-            "make the releases on a machine such as the one that made the first"
+            "the linear algebra of this machine finds other coordinates than those of the earlier noisy sums: "
+            "make the releases on a machine like the one that made the first"
         )
 
 
-def spent(connection: Connection, planned: Ledger) -> Ledger:
+def current_ledger(connection: Connection, planned: Ledger) -> Ledger:
     """The study's ledger with what its releases have spent."""
-    made = connection.execute(select(func.count()).select_from(ledger_table)).scalar_one()
+    made = connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one()
     counts: dict[Hashable, int] = {}
     if planned.per == "client":
-        rows = connection.execute(select(taken.c.client, taken.c.releases))
+        rows = connection.execute(select(participations.c.client, participations.c.releases))
         counts = {row.client: row.releases for row in rows}
     return replace(planned, spent=made, taken=counts)
 
 
-def want(connection: Connection) -> tuple[int, int]:
-    """Ask the publisher for a release: the log's newest number, which it must have, and the version before it."""
-    put(connection, "wanted", "yes")
-    put(connection, "refused", "")
-    return connection.execute(select(head.c.sequence)).scalar_one(), latest_version(connection)
-
-
-def publish(connection: Connection, new: Published, noisy: Whole | None = None) -> None:
-    """Keep a release; one of this version must not be there yet."""
-    values = {"version": new.version, "sequence": new.sequence, "made": new.made, "data": new.data}
-    kept = None if noisy is None else noisy.astype("<i8").tobytes()
-    connection.execute(releases.insert().values(**values, noisy=kept))
-
-
-def charge(connection: Connection, version: int, scale: float, clients: Iterable[str]) -> None:
-    """Write down what a release spends; where the budget is per client, of these."""
-    connection.execute(ledger_table.insert().values(version=version, scale=scale))
+def _charge(connection: Connection, version: int, scale: float, clients: tuple[str, ...]) -> None:
+    connection.execute(ledger_rows.insert().values(version=version, scale=scale))
     for client in clients:
-        more = update(taken).where(taken.c.client == client).values(releases=taken.c.releases + 1)
+        mine = participations.c.client == client
+        more = update(participations).where(mine).values(releases=participations.c.releases + 1)
         if not connection.execute(more).rowcount:
-            connection.execute(taken.insert().values(client=client, releases=1))
+            connection.execute(participations.insert().values(client=client, releases=1))
 
 
-# --- a backup that was restored: what the clock may have brought after it was made ---
+# --- restored backups: what may have been released after a backup was made ---
 
 
 @dataclass(frozen=True)
-class Restored:
-    """Versions after ``version`` up to ``last`` may have been given from ``made`` until ``at``, and are lost."""
+class Gap:
+    """Versions after ``version`` up to ``last`` may have been released from ``made`` until ``at``, and are lost."""
 
     version: int  # the newest that the backup knows of
     last: int
@@ -112,38 +218,38 @@ class Restored:
 
     @property
     def versions(self) -> str:
-        """In words, empty where there are none."""
+        """In words; empty if there are none."""
         first = self.version + 1
         if self.last <= first:
             return f"version {first}" if self.last == first else ""
         return f"versions {first} to {self.last}"
 
 
-def restorations(connection: Connection) -> list[Restored]:
-    """Every restored backup that this database comes from, oldest first."""
-    return [Restored(**one) for one in json.loads(setting(connection, "restored") or "[]")]
+def gaps(connection: Connection) -> list[Gap]:
+    """The gap of every restored backup that this database comes from, oldest first."""
+    return [Gap(**one) for one in json.loads(setting(connection, "restored") or "[]")]
 
 
-def count_as_given(connection: Connection, lost: Restored, planned: Ledger | None) -> None:
-    """Give no version again that may be known, and spend what such releases have spent.
+def skip(connection: Connection, gap: Gap, planned: Ledger | None) -> None:
+    """Skip the versions of a gap, and charge what such releases have spent.
 
-    Where the budget is per client, all who are enrolled may have been in each of them. After as many as a client may
-    take part in nothing more is to be spent, so the ledger needs no more rows.
+    If the budget is per client, every enrolled client may have been in each of them. After as many as a client may
+    take part in nothing more can be spent, so the ledger needs no more rows.
     """
-    put(connection, "restored", json.dumps([asdict(one) for one in (*restorations(connection), lost)]))
-    if planned is None or lost.last == lost.version:
+    put(connection, "restored", json.dumps([asdict(one) for one in (*gaps(connection), gap)]))
+    if planned is None or gap.last == gap.version:
         return
-    many = min(lost.last - lost.version, planned.releases)
-    rows = [{"version": lost.version + k, "scale": planned.scale} for k in range(1, many + 1)]
-    connection.execute(ledger_table.insert(), rows)
+    count = min(gap.last - gap.version, planned.releases)
+    rows = [{"version": gap.version + k, "scale": planned.scale} for k in range(1, count + 1)]
+    connection.execute(ledger_rows.insert(), rows)
     if planned.per == "client":
-        _charge_everyone(connection, many, planned.releases)
+        _charge_everyone(connection, count, limit=planned.releases)
 
 
-def _charge_everyone(connection: Connection, many: int, most: int) -> None:
-    after = taken.c.releases + many
-    connection.execute(update(taken).values(releases=case((after > most, most), else_=after)))
-    without = select(clients_table.c.id).where(clients_table.c.id.not_in(select(taken.c.client)))
-    new = [{"client": id, "releases": many} for id in connection.execute(without).scalars()]
+def _charge_everyone(connection: Connection, count: int, *, limit: int) -> None:
+    after = participations.c.releases + count
+    connection.execute(update(participations).values(releases=case((after > limit, limit), else_=after)))
+    others = select(clients.c.id).where(clients.c.id.not_in(select(participations.c.client)))
+    new = [{"client": id, "releases": count} for id in connection.execute(others).scalars()]
     if new:
-        connection.execute(taken.insert(), new)
+        connection.execute(participations.insert(), new)

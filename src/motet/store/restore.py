@@ -13,18 +13,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidData, InvalidStore
-from motet.store import releases as publications
+from motet.store import releases
 from motet.store.backup import Manifest, extract
-from motet.store.releases import Restored
-from motet.store.store import Store, put, setting
+from motet.store.dialects import parse
+from motet.store.releases import Gap
+from motet.store.store import Connection, Store
 from motet.study.study import Study
 
-MOST = 2**31 - 1  # a version that the tables can hold
+MAX_VERSION = 2**31 - 1  # that the tables can hold
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Restoration:
     """A study that is in place again; ``due`` is its next release."""
 
     study: Study
-    lost: Restored
+    gap: Gap
     due: float  # seconds since 1970
 
 
@@ -51,53 +50,52 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
             inside = Path(near) / "study"
             inside.mkdir(mode=0o700)
             manifest = extract(file, inside)
-            lost, due = _settled(_loaded(inside, manifest), manifest, last, now)
+            gap, due = _settled(_loaded(inside, manifest), manifest, last, now)
             os.rename(inside, folder)
     except OSError as error:
         raise InvalidStore(f"cannot write {folder}: {error.strerror}; choose another place") from None
-    return Restoration(Study.load(folder / manifest.study), lost, due)
+    return Restoration(Study.load(folder / manifest.study), gap, due)
 
 
 def _loaded(folder: Path, manifest: Manifest) -> Study:
     study = Study.load(folder / manifest.study)
-    if Path(str(make_url(study.store_url).database)) != (folder / manifest.database).resolve():
+    dialect, url = parse(study.store_url)
+    if dialect.file(url) != (folder / manifest.database).resolve():
         raise InvalidStore(f"{manifest.study}: expected a database beside it, got one elsewhere; take another backup")
     return study
 
 
-def _settled(study: Study, manifest: Manifest, last: int | None, now: float) -> tuple[Restored, float]:
+def _settled(study: Study, manifest: Manifest, last: int | None, now: float) -> tuple[Gap, float]:
     """Count as given what may be, and put the next release behind it."""
     try:
         store = Store(study.store_url)
         with closing(store), store.transaction() as connection:
-            if (reason := study.contradicts(setting(connection, "pinned") or "")) is not None:
+            if (reason := releases.contradiction(connection, study)) is not None:
                 raise InvalidStore(f"{study.path.name}: {reason}; this backup cannot be served")
-            due, every = float(setting(connection, "next") or now), study.release.seconds
-            lost = _lost(connection, study, manifest, due, last, now)
-            publications.count_as_given(connection, lost, study.ledger())
+            due, every = releases.next_release(connection), study.release.seconds
+            gap = _gap(connection, study, manifest, due, last, now)
+            releases.skip(connection, gap, study.ledger())
             if due <= now:
                 due += every * (1 + (now - due) // every)
-            put(connection, "next", repr(due))
-            put(connection, "wanted", "no")
+            releases.set_next_release(connection, due)
+            releases.clear_request(connection)
     except SQLAlchemyError as error:
         raise InvalidStore(f"expected a study's database in the backup, got {error}; take another backup") from None
-    return lost, due
+    return gap, due
 
 
-def _lost(
-    connection: Connection, study: Study, manifest: Manifest, due: float, last: int | None, now: float
-) -> Restored:
+def _gap(connection: Connection, study: Study, manifest: Manifest, due: float, last: int | None, now: float) -> Gap:
     """Which versions may have been given since the backup was made."""
     if now < manifest.made:
         raise InvalidData("expected a time after the backup was made, got an earlier one: set this machine's clock")
-    version, planned = publications.given_version(connection), study.ledger()
-    highest = planned.releases if planned is not None and planned.per == "study" else MOST
+    version, planned = releases.last_version(connection), study.ledger()
+    highest = planned.releases if planned is not None and planned.per == "study" else MAX_VERSION
     most = version + scheduled(due, study.release.seconds, since=manifest.made, now=now)
     if last is None:
         last = min(most, highest)
     elif not version <= last <= highest:
         raise InvalidData(f"expected as the last version one from {version}, the backup's, to {highest}, got {last}")
-    return Restored(version, last if planned is None else max(last, min(most, highest)), manifest.made, now)
+    return Gap(version, last if planned is None else max(last, min(most, highest)), manifest.made, now)
 
 
 def scheduled(due: float, every: float, *, since: float, now: float) -> int:

@@ -1,117 +1,41 @@
-"""The database of a study: its tables, how they are opened, and transactions. SQLite or PostgreSQL.
+"""A study's database, opened: connections, transactions, and the settings that the database keeps of itself.
 
-The database is the truth; whatever else runs is stateless. ``log`` says in commit order what happened to whom, without
-payloads, and is only appended to. Payloads are in ``examples`` alone; removing one takes its payload off the disk and
-leaves its id, so that a late repetition counts as a duplicate. What is done to the tables is in ``motet.records``.
+The database is the truth, and every process is stateless. ``schema`` has the tables, ``dialects`` what differs between
+SQLite and PostgreSQL; the other modules of this room are the statements. Their functions work inside a transaction that
+the caller began.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    select,
-    text,
-)
-from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+import sqlalchemy
+from sqlalchemy import Table, select, text
+from sqlalchemy.exc import SQLAlchemyError
 
-from motet.errors import InvalidStore
+from motet.errors import Busy, InvalidStore
+from motet.store import schema
+from motet.store.dialects import parse
+from motet.study.study import Study
 
-VERSION = 1
-SIZES = (*range(1, 100), 100, 200, 400, 800)  # rows of a statement: fewer than the 128 that Python's SQLite remembers
-T = TypeVar("T")
-
-metadata = MetaData()
-settings = Table("settings", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
-head = Table("head", metadata, Column("one", Integer, primary_key=True), Column("sequence", Integer, nullable=False))
-clients = Table(
-    "clients",
-    metadata,
-    Column("id", String, primary_key=True),
-    Column("name", String, nullable=False, unique=True),
-    Column("token", String, nullable=False, unique=True),  # hashed
-    Column("revoked", Boolean, nullable=False, default=False),
-    Column("count", Integer, nullable=False, default=0),  # of its examples
-)
-examples = Table(
-    "examples",
-    metadata,
-    Column("client", ForeignKey("clients.id"), primary_key=True),
-    Column("sequence", Integer, nullable=False),  # of the log, when it came or was last changed
-    Column("id", String, primary_key=True),
-    Column("x", LargeBinary),  # these three are null where it was removed
-    Column("y", Float(53)),
-    Column("noise", Float(53)),
-    sqlite_with_rowid=False,  # a client's examples lie together, and are written once
-)
-log = Table(
-    "log",
-    metadata,
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
-    Column("kind", String, nullable=False),  # add, replace, remove, forget
-    Column("client", String, nullable=False),
-    Column("example", String),  # null where it is about many: those that came have their number
-)
-_altered = log.c.kind != "add"
-Index("altered", log.c.client, log.c.sequence, sqlite_where=_altered, postgresql_where=_altered)
-releases = Table(
-    "releases",
-    metadata,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("sequence", Integer, nullable=False),  # of the log, up to which it was folded
-    Column("made", Float(53), nullable=False),  # seconds since 1970
-    Column("data", LargeBinary, nullable=False),
-    Column("noisy", LargeBinary),  # the noisy sum, where later releases build on it
-)
-ledger = Table(
-    "ledger",
-    metadata,
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("scale", Float(53), nullable=False),
-)
-taken = Table(
-    "taken", metadata, Column("client", String, primary_key=True), Column("releases", Integer, nullable=False)
-)
-
-SQLITE = (
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "secure_delete = ON",
-    "foreign_keys = ON",
-    "busy_timeout = 10000",
-    "cache_size = -65536",  # 64 MB: clients' rows lie apart
-)
-MIGRATIONS: dict[int, Sequence[str]] = {}  # statements that lead from a version to the next
+Connection: TypeAlias = sqlalchemy.Connection
+ROWS_PER_STATEMENT = (*range(1, 100), 100, 200, 400, 800)  # fewer than the 128 statements that Python's SQLite caches
 
 
 class Store:
-    """Opens a study's database, makes its tables or brings them up to date, and gives transactions."""
+    """Opens a study's database, creates or upgrades its tables, and begins transactions."""
 
     def __init__(self, url: str) -> None:
-        self.engine = _opened(url)
-        self.is_sqlite = self.engine.dialect.name == "sqlite"
-        with self.transaction() as connection:
-            _prepare(connection)
-        self.scrub()  # whoever was here before may have ended between a removal and this
+        self._dialect, parsed = parse(url)
+        self.engine = self._dialect.open(parsed)
+        with refusing(str(parsed.database), self._dialect.advice):
+            with self.transaction() as connection:
+                _create_or_upgrade(connection)
+            self.scrub()  # an earlier process may have ended between a removal and this
 
     def close(self) -> None:
         self.engine.dispose()
@@ -124,23 +48,56 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """To read from, at one moment."""
-        with self.engine.connect() as connection, connection.begin():
-            yield connection
+        """The database at one moment, to read from."""
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                yield connection
+        except SQLAlchemyError as error:
+            raise unavailable(error) from error
 
     def scrub(self) -> bool:
-        """Take what was deleted out of the files too: SQLite overwrites it, but its log keeps the old pages.
-
-        False where somebody read for so long that it could not be done.
-        """
-        if not self.is_sqlite:
-            return True
-        with self.engine.connect() as connection:
-            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
+        """Remove deleted rows from the files too; False if a reader kept them there."""
+        return self._dialect.scrub(self.engine)
 
 
-def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], many: int) -> None:
-    """So many rows in the order of the table's columns, many to a statement.
+@contextmanager
+def read_only(study: Study) -> Iterator[Connection]:
+    """A study's database at one moment: nothing is changed or created, and a server may run meanwhile."""
+    dialect, url = parse(study.store_url)
+    file = dialect.file(url)
+    if file is not None and not file.is_file():
+        raise InvalidStore(f"expected a database at {file}, got none: serve the study first, motet serve {study.path}")
+    engine = dialect.open_read_only(url)
+    try:
+        with refusing(str(url.database), dialect.advice), engine.connect() as connection, connection.begin():
+            version = setting(connection, "schema")
+            if version != str(schema.VERSION):
+                newer = (version or "").isdecimal() and int(version or 0) > schema.VERSION
+                advice = "upgrade motet" if newer else "serve the study once"
+                raise InvalidStore(
+                    f"{url.database}: expected a database of schema {schema.VERSION}, got {version}: {advice}"
+                )
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def refusing(database: str, advice: str) -> Iterator[None]:
+    """Errors of the database as one line."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise InvalidStore(f"{database}: expected a study's database, got {cause}; {advice}") from None
+
+
+def unavailable(error: SQLAlchemyError) -> Busy:
+    return Busy(f"the database does not answer: {type(error).__name__}; try again")
+
+
+def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], count: int) -> None:
+    """Insert ``count`` rows, with values in the order of the table's columns, many to a statement.
 
     Python's SQLite lets other threads run before every row of an executemany, which beside a busy event loop may take
     milliseconds a row; SQLAlchemy's own way to write many rows at once takes longer than the database.
@@ -149,74 +106,37 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, 
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(table.c))})"
     values = chain.from_iterable(rows)
-    while many:
-        some = SIZES[bisect_right(SIZES, many) - 1]
-        many -= some
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * some)}"
-        connection.exec_driver_sql(statement, tuple(islice(values, some * len(table.c))))
+    while count:
+        batch = ROWS_PER_STATEMENT[bisect_right(ROWS_PER_STATEMENT, count) - 1]
+        count -= batch
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)}"
+        connection.exec_driver_sql(statement, tuple(islice(values, batch * len(table.c))))
 
 
-def attempt(connection: Connection, command: Callable[[Connection], T]) -> T | Exception:
-    """A command's result, or its refusal with all that it did undone."""
-    try:
-        with connection.begin_nested():
-            return command(connection)
-    except Exception as error:  # whoever asked gets it
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
-            raise
-        return error
-
-
-def _opened(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-        engine = create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        raise InvalidStore(
-            f"store.url: expected sqlite:///FILE or postgresql+psycopg://…, got {url!r}: {error}"
-        ) from None
-    if engine.dialect.name not in ("sqlite", "postgresql"):
-        raise InvalidStore(f"store.url: expected SQLite or PostgreSQL, got {engine.dialect.name}")
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_up)
-        event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _set_up(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say
-    for pragma in SQLITE:
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin(connection: Connection) -> None:
-    """A writer takes its lock at once: one that waits until it writes cannot be let in any more."""
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _prepare(connection: Connection) -> None:
-    metadata.create_all(connection)
-    found = setting(connection, "schema")
-    if found is None:
-        put(connection, "schema", str(VERSION))
-        connection.execute(head.insert().values(one=1, sequence=0))
+def _create_or_upgrade(connection: Connection) -> None:
+    schema.metadata.create_all(connection)
+    version = setting(connection, "schema")
+    if version is None:
+        put(connection, "schema", str(schema.VERSION))
+        connection.execute(schema.head.insert().values(one=1, sequence=0))
         return
-    if int(found) > VERSION:
-        raise InvalidStore(f"this database is of schema {found}, this version knows {VERSION}: upgrade motet")
-    for version in range(int(found), VERSION):
-        for statement in MIGRATIONS[version]:
+    if int(version) > schema.VERSION:
+        raise InvalidStore(f"this database is of schema {version}, this motet knows {schema.VERSION}: upgrade motet")
+    for step in range(int(version), schema.VERSION):
+        for statement in schema.MIGRATIONS[step]:
             connection.execute(text(statement))
-    put(connection, "schema", str(VERSION))
+    put(connection, "schema", str(schema.VERSION))
 
 
-# --- settings of the store itself: what the first start pinned, tokens' hashes, times ---
+# --- settings that the database keeps of itself; ``clients`` and ``releases`` give each its type ---
 
 
 def setting(connection: Connection, key: str) -> str | None:
-    return connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
+    chosen = select(schema.settings.c.value).where(schema.settings.c.key == key)
+    return connection.execute(chosen).scalar()
 
 
 def put(connection: Connection, key: str, value: str) -> None:
-    if connection.execute(settings.update().where(settings.c.key == key).values(value=value)).rowcount == 0:
-        connection.execute(settings.insert().values(key=key, value=value))
+    present = schema.settings.update().where(schema.settings.c.key == key)
+    if connection.execute(present.values(value=value)).rowcount == 0:
+        connection.execute(schema.settings.insert().values(key=key, value=value))

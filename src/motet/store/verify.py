@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
-from motet.store import releases as publications
-from motet.store.reading import reading
-from motet.store.records import PRESENT
+from motet.store.dialects import dialect_of
+from motet.store.log import newest_number
 from motet.store.refold import Check, compare, how_many, refold, took_part
-from motet.store.releases import Restored
-from motet.store.store import clients, examples, head, log, releases, setting, taken
-from motet.store.store import ledger as ledger_table
+from motet.store.releases import Gap, contradiction, current_ledger, gaps
+from motet.store.schema import PRESENT, clients, examples, log, participations, releases
+from motet.store.schema import ledger as ledger_rows
+from motet.store.store import Connection, read_only
 from motet.study.study import Study
 from motet.text import count, utc
 
@@ -31,7 +31,7 @@ Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], Non
 
 def verify(study: Study, progress: Progress) -> list[Check]:
     """All checks, in the order in which they build on each other."""
-    with reading(study) as connection:
+    with read_only(study) as connection:
         per_client = study.private and study.release.per == "client"
         checks = [_looked(look, connection, study) for look in (*BOOKS, *[_taken] * per_client)]
         with progress(how_many(connection)) as advance:
@@ -59,22 +59,23 @@ def _judged(name: str, wrong: Sequence[str], right: str) -> Check:
 
 
 def _file(connection: Connection, _: Study) -> Check:
-    if connection.dialect.name != "sqlite":
-        return Check("database", "not comparable", "PostgreSQL checks its own pages: pg_amcheck")
-    wrong = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
-    wrong += [f"{row[0]}: a row of nobody" for row in connection.exec_driver_sql("PRAGMA foreign_key_check")]
-    return _judged("database", wrong, "SQLite finds its pages and indexes sound")
+    dialect = dialect_of(connection)
+    try:
+        damage = dialect.damage(connection)
+    except NotImplementedError as hint:
+        return Check("database", "not comparable", str(hint))
+    return _judged("database", damage, f"{dialect.name} finds its pages and indexes sound")
 
 
 def _pins(connection: Connection, study: Study) -> Check:
-    reason = study.contradicts(setting(connection, "pinned") or "")
+    reason = contradiction(connection, study)
     right = f"{study.path.name} keeps to what the first start fixed"
     return _judged("study file", [] if reason is None else [reason], right)
 
 
 def _log(connection: Connection, _: Study) -> Check:
     """Numbers from 1 to the head's without a gap; every example's number is one of its own client's."""
-    newest = connection.execute(select(head.c.sequence)).scalar_one()
+    newest = newest_number(connection)
     spans = select(func.count(), func.coalesce(func.min(log.c.sequence), 1), func.coalesce(func.max(log.c.sequence), 0))
     many, lowest, highest = connection.execute(spans.select_from(log)).one()
     wrong = []
@@ -106,8 +107,8 @@ def _versions(connection: Connection, study: Study) -> Check:
     """From 1 on, each given once, but for those that a restore skipped."""
     columns = (releases.c.version, releases.c.sequence, releases.c.made, func.length(releases.c.data).label("size"))
     chosen = select(*columns, releases.c.noisy.is_not(None).label("noisy")).order_by(releases.c.version)
-    rows, lost = connection.execute(chosen).all(), publications.restorations(connection)
-    newest = connection.execute(select(head.c.sequence)).scalar_one()
+    rows, lost = connection.execute(chosen).all(), gaps(connection)
+    newest = newest_number(connection)
     wrong = _gaps([(row.version, row.version) for row in rows] + [(one.version + 1, one.last) for one in lost])
     sequences = [0, *(row.sequence for row in rows), newest]
     if sequences != sorted(sequences):
@@ -131,7 +132,7 @@ def _gaps(spans: list[tuple[int, int]]) -> list[str]:
 
 def _ledger(connection: Connection, study: Study) -> Check:
     """A row for each private release and for each that a restore counts as made, and no more than was planned."""
-    rows = {row.version: row.scale for row in connection.execute(select(ledger_table))}
+    rows = {row.version: row.scale for row in connection.execute(select(ledger_rows))}
     planned = study.ledger()
     if planned is None:
         return _judged("ledger", ["an exact study has none"] if rows else [], "none: releases are exact")
@@ -141,7 +142,7 @@ def _ledger(connection: Connection, study: Study) -> Check:
     for version, scale in rows.items():
         if abs(scale - planned.scale) > ALIKE * planned.scale:
             wrong.append(f"release {version}: expected noise of scale {planned.scale:.6g}, got {scale:.6g}")
-    spent = publications.spent(connection, planned)
+    spent = current_ledger(connection, planned)
     if (spent.left or 0) < 0 or spent.epsilon_spent > planned.epsilon * (1 + ALIKE):
         wrong.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {spent.spent}")
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
@@ -153,7 +154,7 @@ def _ledger(connection: Connection, study: Study) -> Check:
 
 def _charged(connection: Connection, planned: Ledger) -> set[int]:
     """Versions whose bytes were lost, and that a restore has charged."""
-    lost = publications.restorations(connection)
+    lost = gaps(connection)
     return {one.version + k for one in lost for k in range(1, min(one.last - one.version, planned.releases) + 1)}
 
 
@@ -161,8 +162,8 @@ def _taken(connection: Connection, study: Study) -> Check:
     """Where the budget is per client, nobody was in more releases than it pays for, nor paid for fewer."""
     planned = study.ledger()
     assert planned is not None
-    paid = {row.client: row.releases for row in connection.execute(select(taken))}
-    rows = connection.execute(select(func.count()).select_from(ledger_table)).scalar_one()
+    paid = {row.client: row.releases for row in connection.execute(select(participations))}
+    rows = connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one()
     most = min(planned.releases, rows)
     wrong = [f"client {who} took part in {n} releases of {most}" for who, n in paid.items() if not 0 < n <= most]
     emptied = set(connection.execute(select(log.c.client).where(log.c.kind == "remove")).scalars())
@@ -176,6 +177,6 @@ def _taken(connection: Connection, study: Study) -> Check:
 BOOKS = (_file, _pins, _log, _counts, _versions, _ledger)
 
 
-def _told(one: Restored) -> str:
+def _told(one: Gap) -> str:
     skipped = f"{one.versions} counted as made" if one.versions else "no version skipped"
     return f"; restored on {utc(one.at)} as of {utc(one.made)}, {skipped}"

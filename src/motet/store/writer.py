@@ -10,38 +10,45 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
-from motet.store.records import apart, apply
-from motet.store.store import Store
+from motet.store.examples import Addition, add_all
+from motet.store.store import Connection, Store, unavailable
 
 Command: TypeAlias = Callable[[Connection], Any]
-DEPTH, BATCH = 2000, 256  # requests that may wait, and that are committed together
+MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
+
+
+class Request(NamedTuple):
+    """A command, whether what it deletes is to be removed from the files too, and who waits for the outcome."""
+
+    command: Command
+    scrub: bool
+    future: Future[Any]
 
 
 class Writer:
-    """Runs commands on a store in the order in which they came.
+    """Runs commands on a store in the order of their submission.
 
-    ``answer`` is called after each commit with what settles its futures, to be called where whoever waits is: once for
-    all of them, since waking another thread is dear.
+    ``answer`` is called after each commit with a function that settles the futures, which it is to call on the thread
+    that waits for them: once for all of them, since waking another thread is expensive.
     """
 
     def __init__(
         self,
         store: Store,
         *,
-        depth: int = DEPTH,
+        max_queued: int = MAX_QUEUED,
         reached: Callable[[str], None] = lambda _: None,
         answer: Callable[[Callable[[], None]], object] = lambda settle: settle(),
     ) -> None:
         self._store, self._reached, self._answer = store, reached, answer
-        self._unscrubbed = False
-        self._queue: queue.SimpleQueue[tuple[Command, bool, Future[Any]] | None] = queue.SimpleQueue()
-        self._depth = depth
+        self._max_queued = max_queued
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._must_scrub = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -49,12 +56,12 @@ class Writer:
     def submit(self, command: Command, *, scrub: bool = False) -> Future[Any]:
         """Queue a command; its future has the result, or the refusal, once it is durable.
 
-        ``scrub`` takes what the command deleted off the disk too, before it is answered.
+        ``scrub`` removes what the command deleted from the files too, before it is answered.
         """
-        if self._closed or self._queue.qsize() >= self._depth:
+        if self._closed or self._queue.qsize() >= self._max_queued:
             raise Busy("the server has more to write than it can take now: try again in a second")
         future: Future[Any] = Future()
-        self._queue.put((command, scrub, future))
+        self._queue.put(Request(command, scrub, future))
         return future
 
     @property
@@ -68,29 +75,29 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        while (one := self._queue.get()) is not None:
-            taken = [one]
-            while len(taken) < BATCH and not self._queue.empty():  # nobody else takes from it
-                if (more := self._queue.get()) is None:
-                    self._write(taken)
+        while (first := self._queue.get()) is not None:
+            batch = [first]
+            while len(batch) < MAX_PER_COMMIT and not self._queue.empty():  # nobody else takes from it
+                if (following := self._queue.get()) is None:
+                    self._write(batch)
                     return
-                taken.append(more)
-            self._write(taken)
+                batch.append(following)
+            self._write(batch)
 
-    def _write(self, taken: list[tuple[Command, bool, Future[Any]]]) -> None:
-        # Whoever went away before it began has nothing done; from here on nobody can.
-        taken = [one for one in taken if one[2].set_running_or_notify_cancel()]
+    def _write(self, batch: list[Request]) -> None:
+        # A request that was cancelled before this is not written; from here on none can be cancelled.
+        batch = [request for request in batch if request.future.set_running_or_notify_cancel()]
         try:
-            results = commit(self._store, [command for command, _, _ in taken], reached=self._reached)
+            results = commit(self._store, [request.command for request in batch], reached=self._reached)
             self._reached("after commit")
-            self._unscrubbed = self._unscrubbed or any(scrub for _, scrub, _ in taken)
-            if self._unscrubbed:  # where somebody read for too long, the next write tries again
-                self._unscrubbed = not self._store.scrub()
+            self._must_scrub = self._must_scrub or any(request.scrub for request in batch)
+            if self._must_scrub:  # if a reader prevents it, the next write tries again
+                self._must_scrub = not self._store.scrub()
         except SQLAlchemyError as error:
-            results = [Busy(f"the database does not answer: {type(error).__name__}; try again")] * len(taken)
-        except Exception as error:  # whoever asked gets it, and the writer goes on
-            results = [error] * len(taken)
-        self._answer(partial(_settle, [future for _, _, future in taken], results))
+            results = [unavailable(error)] * len(batch)
+        except Exception as error:  # the error is the answer, and the writer goes on
+            results = [error] * len(batch)
+        self._answer(partial(_settle, [request.future for request in batch], results))
 
 
 def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
@@ -101,16 +108,41 @@ def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
             future.set_result(result)
 
 
-def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
-    """The results of many commands, or their refusals, in one transaction."""
+# --- many commands in one transaction ---
 
-    def committed(way: Callable[[Connection, Sequence[Command]], list[Any]]) -> list[Any]:
+
+def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
+    """The results of the commands, or their refusals."""
+
+    def run(way: Callable[[Connection, Sequence[Command]], list[Any]]) -> list[Any]:
         with store.transaction() as connection:
             results = way(connection, commands)
             reached("before commit")
         return results
 
     try:
-        return committed(apply)
-    except (MotetError, IntegrityError):  # not all additions can be made together
-        return committed(apart)
+        return run(_together)
+    except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
+        return run(_one_by_one)
+
+
+def _together(connection: Connection, commands: Sequence[Command]) -> list[Any]:
+    """All additions first, in a few statements: raises if any of them cannot be made."""
+    additions = [command for command in commands if isinstance(command, Addition)]
+    added = iter(add_all(connection, additions) if additions else [])
+    return [next(added) if isinstance(command, Addition) else _attempt(connection, command) for command in commands]
+
+
+def _one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Any]:
+    return [_attempt(connection, command) for command in commands]
+
+
+def _attempt(connection: Connection, command: Command) -> Any:
+    """A command's result; or its error, with all that it did undone."""
+    try:
+        with connection.begin_nested():
+            return command(connection)
+    except Exception as error:  # the error is the answer
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        return error

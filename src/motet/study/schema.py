@@ -18,6 +18,7 @@ from motet.privacy.ledger import Ledger
 
 MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+STORE_URLS = '"sqlite:///file.db" or "postgresql+psycopg://…"'
 
 # --- what values may be; whatever the reason of a refusal, the key's description is shown ---
 
@@ -194,9 +195,7 @@ class Release(Section):
 
 
 class Store(Section):
-    url: Annotated[str, AfterValidator(_url)] | None = Field(
-        default=None, description='"sqlite:///file.db" or "postgresql+psycopg://…"'
-    )
+    url: Annotated[str, AfterValidator(_url)] | None = Field(default=None, description=STORE_URLS)
 
 
 class Server(Section):

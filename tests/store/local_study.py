@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from motet.privacy.ledger import Noise, opendp_noise
-from motet.server.publisher import Publisher, pin
-from motet.store import records
-from motet.store.records import Addition, Example
+from motet.server.publisher import Publisher
+from motet.store.clients import enroll
+from motet.store.examples import Addition, Example
+from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 
@@ -41,7 +42,7 @@ PRIVATE = FIXED.replace("lam = 0.1", "lam = 0.1\nsigma2 = 1.0").replace(
 PER_CLIENT = PRIVATE.replace("releases = 6", 'releases = 3\nper = "client"')
 
 
-class Kept:
+class LocalStudy:
     """``now`` is what the clock says."""
 
     def __init__(self, path: Path, *, begun: bool = True, noise: Noise = opendp_noise) -> None:
@@ -52,9 +53,9 @@ class Kept:
             pin(self.store, self.study, now=self.now)
         self.publisher = Publisher(self.store, self.study, clock=lambda: self.now, noise=noise)
 
-    def enrol(self, *names: str) -> list[str]:
+    def enroll(self, *names: str) -> list[str]:
         with self.store.transaction() as connection:
-            return [client.id for client in records.enrol(connection, names)]
+            return [client.id for client in enroll(connection, names)]
 
     def add(self, client: str, *examples: tuple[float, float], first: int = 0) -> None:
         """Examples x, y, with their number as id."""
@@ -83,12 +84,12 @@ class Kept:
 
 
 @contextmanager
-def kept(folder: Path, body: str, **how: Any) -> Iterator[Kept]:
+def local_study(folder: Path, body: str, **how: Any) -> Iterator[LocalStudy]:
     """A study file in a folder, with ann, bob and cleo, who have sent two examples each."""
     path = folder / "study.toml"
     path.write_text(body, encoding="utf-8")
-    study = Kept(path, **how)
-    for k, client in enumerate(study.enrol("ann", "bob", "cleo")):
+    study = LocalStudy(path, **how)
+    for k, client in enumerate(study.enroll("ann", "bob", "cleo")):
         study.add(client, (0.5 * k, 1.0), (-1.0, 0.5 * k))
     try:
         yield study
@@ -96,8 +97,8 @@ def kept(folder: Path, body: str, **how: Any) -> Iterator[Kept]:
         study.store.close()
 
 
-def reopened(path: Path, now: float) -> Kept:
+def reopened(path: Path, now: float) -> LocalStudy:
     """A study that is there already, at a time."""
-    study = Kept(path, begun=False)
+    study = LocalStudy(path, begun=False)
     study.now = now
     return study

@@ -1,0 +1,161 @@
+"""Clients and tokens in the database: enrolling, revoking, forgetting, and who a token belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, bindparam, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from motet.errors import InvalidData, UnknownTask
+from motet.store.log import append, take_numbers
+from motet.store.schema import clients, examples
+from motet.store.store import Connection, put, setting
+
+NAMES_PER_QUERY = 500
+# Built once: every addition of examples uses it.
+COUNTING = (
+    update(clients)
+    .where(clients.c.id.in_(bindparam("ids", expanding=True)))
+    .values(count=clients.c.count + bindparam("change"))
+    .returning(clients.c.id, clients.c.count)
+)
+
+
+@dataclass(frozen=True)
+class Enrollment:
+    """A new client; the token is shown once, and stored hashed."""
+
+    id: str
+    name: str
+    token: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a client may know of itself: its name, and how many examples it has."""
+
+    name: str
+    count: int
+
+
+def hash_token(token: str) -> str:
+    """Tokens are long and random, so one round of a plain hash protects them."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def enroll(connection: Connection, names: Sequence[str]) -> list[Enrollment]:
+    """New clients, all or none; their ids are random, so that they do not show how many clients there are."""
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise InvalidData("expected a list of names, each once and none empty")
+    new = [Enrollment(secrets.token_hex(8), name, secrets.token_urlsafe(32)) for name in names]
+    rows = [{"id": c.id, "name": c.name, "token": hash_token(c.token), "revoked": False, "count": 0} for c in new]
+    try:
+        connection.execute(clients.insert(), rows)
+    except IntegrityError:
+        same = select(clients.c.name).where(clients.c.name.in_(names[:NAMES_PER_QUERY]))
+        name = connection.execute(same).scalars().first()
+        raise InvalidData(f"{name or 'one of the names'!r} is already enrolled: choose another name") from None
+    return new
+
+
+def client_with_token(connection: Connection, token: str) -> str | None:
+    """The id of the client that a token belongs to, unless it was revoked."""
+    valid = (clients.c.token == hash_token(token)) & clients.c.revoked.is_(False)
+    return connection.execute(select(clients.c.id).where(valid)).scalar()
+
+
+def list_clients(connection: Connection, after: str = "", limit: int = 1000) -> list[RowMapping]:
+    """Clients by name, with the number of examples of each: for the operator."""
+    chosen = select(clients.c.id, clients.c.name, clients.c.revoked, clients.c.count.label("examples"))
+    page = chosen.where(clients.c.name > after).order_by(clients.c.name).limit(limit)
+    return list(connection.execute(page).mappings())
+
+
+def find_client(connection: Connection, name_or_id: str) -> RowMapping | None:
+    """Id, name and whether it is revoked; None if there is no such client."""
+    chosen = select(clients.c.id, clients.c.name, clients.c.revoked)
+    either = chosen.where((clients.c.id == name_or_id) | (clients.c.name == name_or_id))
+    rows = connection.execute(either).mappings().all()
+    if len(rows) > 1:
+        raise InvalidData(f"{name_or_id!r} is the name of one client and the id of another: give the id")
+    return rows[0] if rows else None
+
+
+def summary(connection: Connection, client: str) -> Summary:
+    row = connection.execute(select(clients.c.name, clients.c.count).where(clients.c.id == client)).first()
+    if row is None:
+        raise _unknown(client)
+    return Summary(*row)
+
+
+def rotate(connection: Connection, client: str) -> str:
+    """A new token in place of the old one; a revoked client is let in again."""
+    token = secrets.token_urlsafe(32)
+    _update(connection, client, token=hash_token(token), revoked=False)
+    return token
+
+
+def revoke(connection: Connection, client: str) -> None:
+    """The client's token opens nothing any more; its examples stay."""
+    _update(connection, client, revoked=True)
+
+
+def _update(connection: Connection, client: str, **values: Any) -> None:
+    if not connection.execute(update(clients).where(clients.c.id == client).values(**values)).rowcount:
+        raise _unknown(client)
+    _renew_access_mark(connection)
+
+
+def forget(connection: Connection, client: str) -> int:
+    """Delete everything of a client but its random id in the log; returns how many examples it had."""
+    number = take_numbers(connection, 1)
+    count = summary(connection, client).count
+    connection.execute(delete(examples).where(examples.c.client == client))
+    connection.execute(delete(clients).where(clients.c.id == client))
+    append(connection, number, "forget", client)
+    _renew_access_mark(connection)
+    return count
+
+
+def change_counts(connection: Connection, changes: Mapping[str, int]) -> dict[str, int]:
+    """Add to the clients' numbers of examples, and return the new ones; one statement for equal changes."""
+    by_change: dict[int, list[str]] = {}
+    for client, change in changes.items():
+        by_change.setdefault(change, []).append(client)
+    counts: dict[str, int] = {}
+    for change, ids in by_change.items():
+        counts |= {row[0]: row[1] for row in connection.execute(COUNTING, {"ids": ids, "change": change})}
+    for client in changes:
+        if client not in counts:
+            raise _unknown(client)
+    return counts
+
+
+def _unknown(client: str) -> UnknownTask:
+    return UnknownTask(f"no client {client!r} is enrolled")
+
+
+# --- settings about tokens ---
+
+
+def access_mark(connection: Connection) -> str | None:
+    """Another value after every withdrawal of a token: a server that caches tokens must then look them up again."""
+    return setting(connection, "access")
+
+
+def _renew_access_mark(connection: Connection) -> None:
+    put(connection, "access", secrets.token_hex(8))
+
+
+def operator_hash(connection: Connection) -> str | None:
+    """The hash of the operator's token; None before the first start."""
+    return setting(connection, "operator")
+
+
+def set_operator_hash(connection: Connection, hashed: str) -> None:
+    put(connection, "operator", hashed)

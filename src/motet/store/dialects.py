@@ -1,0 +1,161 @@
+"""The kinds of database that may keep a study, SQLite and PostgreSQL, and all in which they differ.
+
+No other module asks which database it is. To add one, write its ``Dialect`` here, enter it in ``DIALECTS``, and let the
+study file take its URLs (``motet.study.schema``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from motet.errors import InvalidStore
+from motet.study.schema import STORE_URLS
+from motet.text import brief
+
+
+class Dialect(ABC):
+    """One kind of database: how to open it, scrub it after a removal, check it and copy it."""
+
+    name: ClassVar[str]
+    advice: ClassVar[str]  # for a database that cannot be used
+    backup_advice: ClassVar[str] = ""  # for a database that is not a file
+
+    @abstractmethod
+    def open(self, url: URL) -> Engine: ...
+
+    @abstractmethod
+    def open_read_only(self, url: URL) -> Engine: ...
+
+    @abstractmethod
+    def scrub(self, engine: Engine) -> bool:
+        """Remove deleted rows from the files too; False if a reader kept them there."""
+
+    @abstractmethod
+    def damage(self, connection: Connection) -> list[str]:
+        """What a check of pages, indexes and foreign keys reports; raises NotImplementedError, with a hint, if another
+        program does this."""
+
+    @abstractmethod
+    def file(self, url: URL) -> Path | None:
+        """The database's file; None if it is not one file."""
+
+    @abstractmethod
+    def copy(self, url: URL, target: Path) -> None:
+        """Write a database that is a file, as it is at one moment and without deleted rows, to a new file."""
+
+
+class SQLite(Dialect):
+    """A file, with a write-ahead log beside it while it is open."""
+
+    name = "SQLite"
+    advice = "restore a backup if the file is damaged"
+    pragmas = (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",
+        "foreign_keys = ON",
+        "busy_timeout = 10000",
+        "cache_size = -65536",  # 64 MB: clients' rows lie apart
+    )
+
+    def open(self, url: URL) -> Engine:
+        return self._engine(url, self.pragmas)
+
+    def open_read_only(self, url: URL) -> Engine:
+        return self._engine(url, ("query_only = ON", "busy_timeout = 10000"))
+
+    def _engine(self, url: URL, pragmas: Sequence[str]) -> Engine:
+        def configure(connection: Any, _: Any) -> None:
+            connection.isolation_level = None  # transactions begin at our BEGIN
+            for pragma in pragmas:
+                connection.execute(f"PRAGMA {pragma}").close()
+
+        def begin(connection: Connection) -> None:
+            """A writer takes its lock at once: one that waits until it writes may find the database changed."""
+            writes = connection.get_execution_options().get("writes")
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+        engine = create_engine(url)
+        event.listen(engine, "connect", configure)
+        event.listen(engine, "begin", begin)
+        return engine
+
+    def scrub(self, engine: Engine) -> bool:
+        """SQLite overwrites what is deleted, but its write-ahead log keeps the old pages until it is emptied."""
+        with engine.connect() as connection:
+            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
+
+    def damage(self, connection: Connection) -> list[str]:
+        pages = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
+        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
+        return pages + [f"table {row[0]}: a row whose client does not exist" for row in orphans]
+
+    def file(self, url: URL) -> Path:
+        return Path(str(url.database))
+
+    def copy(self, url: URL, target: Path) -> None:
+        try:
+            with closing(sqlite3.connect(self.file(url), timeout=60, isolation_level=None)) as source:
+                source.execute("VACUUM INTO ?", (str(target),))
+        except sqlite3.Error as error:
+            raise InvalidStore(f"{url.database}: cannot be copied: {error}; check it with motet verify") from None
+
+
+class PostgreSQL(Dialect):
+    """A server, which has programs of its own for checks and backups."""
+
+    name = "PostgreSQL"
+    backup_advice = "back it up with pg_dump"
+    advice = "check that the server is running, and its address, user and password"
+
+    def open(self, url: URL) -> Engine:
+        return self._engine(url, pool_pre_ping=True)
+
+    def open_read_only(self, url: URL) -> Engine:
+        read_only = {"postgresql_readonly": True}
+        return self._engine(url, isolation_level="REPEATABLE READ", execution_options=read_only)
+
+    def _engine(self, url: URL, **options: Any) -> Engine:
+        try:
+            return create_engine(url, **options)
+        except ModuleNotFoundError as error:
+            raise InvalidStore(f"this database needs {error.name}: pip install 'motet[postgres]'") from None
+
+    def scrub(self, engine: Engine) -> bool:  # noqa: ARG002
+        return True
+
+    def damage(self, connection: Connection) -> list[str]:
+        raise NotImplementedError("PostgreSQL checks its own pages: run pg_amcheck")
+
+    def file(self, url: URL) -> None:  # noqa: ARG002
+        return None
+
+    def copy(self, url: URL, target: Path) -> None:
+        raise NotImplementedError(self.backup_advice)
+
+
+DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name
+
+
+def parse(url: str) -> tuple[Dialect, URL]:
+    """The dialect of a database and its parsed URL."""
+    try:
+        parsed = make_url(url)
+        dialect = DIALECTS[parsed.get_backend_name()]
+        parsed.get_dialect()  # the driver is a known one
+    except (ArgumentError, NoSuchModuleError, KeyError):
+        raise InvalidStore(f"store.url: expected {STORE_URLS}, got {brief(url)}") from None
+    return dialect, parsed
+
+
+def dialect_of(connection: Connection) -> Dialect:
+    return DIALECTS[connection.dialect.name]

@@ -1,0 +1,180 @@
+"""Clients' examples in the database: added, replaced, removed, and read back as inputs, outputs and noise.
+
+``Addition`` is a command that the writer may commit together with others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import Row, select, update
+
+from motet.arrays import Array
+from motet.errors import TooMany, UnknownExample
+from motet.model.model import Model
+from motet.store.clients import change_counts, summary
+from motet.store.log import append, lock, take_numbers
+from motet.store.schema import PRESENT, examples, log
+from motet.store.store import Connection, insert_rows
+
+IDS_PER_QUERY = 500
+
+
+class Example(NamedTuple):
+    """One example as it is stored: the client's own id for it, the input as bytes, output and noise."""
+
+    id: str
+    x: bytes | bytearray
+    y: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class Added:
+    """The outcome of an addition; ``count`` is the number of the client's examples after it."""
+
+    accepted: int
+    duplicates: int
+    count: int
+
+
+# --- inputs as bytes ---
+
+
+def to_bytes(model: Model, rows: Array) -> list[bytearray]:
+    """Inputs as they are stored: the item's number if there is a catalogue, else the numbers.
+
+    Python's SQLite looks for adapters of every ``bytes``, which takes longer than to write it; not of these.
+    """
+    table = np.ascontiguousarray(rows[:, :1] if model.catalogue is not None else rows, dtype="<f8")
+    every, width = bytearray(table), 8 * table.shape[1]
+    return [every[begin : begin + width] for begin in range(0, len(every), width)]
+
+
+def from_bytes(model: Model, stored: Sequence[bytes | bytearray]) -> Array:
+    """The inputs' rows."""
+    table = np.frombuffer(b"".join(stored), dtype="<f8").reshape(len(stored), -1)
+    return table if model.catalogue is None else model.catalogue.rows[table[:, 0].astype(np.intp)]
+
+
+def inputs(model: Model, stored: Sequence[bytes | bytearray]) -> list[Any]:
+    """The inputs as they were sent: names, or lists of numbers."""
+    if not stored:
+        return []
+    rows = from_bytes(model, stored)
+    return rows.tolist() if model.catalogue is None else model.catalogue.name_rows(rows)
+
+
+def triples(stored: Sequence[Any], model: Model, dimension: int) -> tuple[Array, Array, Array]:
+    """Inputs, outputs and noise of examples, or of rows of their table."""
+    X = from_bytes(model, [example.x for example in stored]) if stored else np.empty((0, dimension))
+    y, noise = np.array([(example.y, example.noise) for example in stored]).reshape(-1, 2).T
+    return X, y, noise
+
+
+# --- adding ---
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A command that adds examples of one client; one whose id was ever used is a duplicate and changes nothing."""
+
+    client: str
+    columns: Sequence[Sequence[Any]]  # ids, inputs, outputs, noise: there may be many, so none is an object
+    limit: int  # of examples per client
+
+    @classmethod
+    def of(cls, client: str, new: Iterable[Example], limit: int) -> Addition:
+        return cls(client, list(zip(*new)), limit)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __call__(self, connection: Connection) -> Added:
+        lock(connection)
+        by_id = {example[0]: Example(*example) for example in reversed(list(zip(*self.columns)))}  # the first counts
+        for id in _used(connection, self.client, list(by_id)):
+            del by_id[id]
+        new = list(reversed(by_id.values()))
+        if not new:
+            return Added(0, len(self), summary(connection, self.client).count)
+        (done,) = add_all(connection, [self.of(self.client, new, self.limit)])
+        return dataclasses.replace(done, duplicates=len(self) - len(new))
+
+
+def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
+    """The ids that the client has used before, also for examples that were removed."""
+    for begin in range(0, len(ids), IDS_PER_QUERY):
+        batch = examples.c.id.in_(ids[begin : begin + IDS_PER_QUERY])
+        yield from connection.execute(select(examples.c.id).where(examples.c.client == client, batch)).scalars()
+
+
+def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
+    """All additions in a few statements; raises if an id was used, or a client is unknown or would have too many."""
+    first = take_numbers(connection, len(additions))
+    totals = Counter[str]()
+    for addition in additions:
+        totals[addition.client] += len(addition)
+    counts = change_counts(connection, totals)
+    done = []
+    for addition in reversed(additions):
+        count, new = counts[addition.client], len(addition)
+        if count > addition.limit:
+            limit = f"limit of {addition.limit} examples per client exceeded"
+            raise TooMany(f"{limit}: {count - new} stored, {new} sent")
+        done.append(Added(new, 0, count))
+        counts[addition.client] -= new
+    numbered = list(enumerate(additions, start=first))
+    rows = (zip(repeat(a.client), repeat(number), *a.columns) for number, a in numbered)
+    insert_rows(connection, examples, chain.from_iterable(rows), totals.total())
+    insert_rows(connection, log, ((number, "add", a.client, None) for number, a in numbered), len(numbered))
+    return done[::-1]
+
+
+# --- replacing and removing ---
+
+
+def replace(connection: Connection, client: str, example: Example) -> None:
+    """Put another example in the place of a stored one."""
+    _alter(connection, "replace", client, example.id, {"x": example.x, "y": example.y, "noise": example.noise})
+
+
+def remove(connection: Connection, client: str, id: str) -> None:
+    _alter(connection, "remove", client, id, {"x": None, "y": None, "noise": None})
+    change_counts(connection, {client: -1})
+
+
+def _alter(connection: Connection, kind: str, client: str, id: str, values: dict[str, Any]) -> None:
+    number = take_numbers(connection, 1)
+    stored = (examples.c.client == client) & (examples.c.id == id) & PRESENT
+    if not connection.execute(update(examples).where(stored).values(sequence=number, **values)).rowcount:
+        raise UnknownExample(f"there is no example {id!r} to {kind}")
+    append(connection, number, kind, client, id)
+
+
+# --- reading ---
+
+
+def page(connection: Connection, client: str, after: str = "", limit: int = 100) -> list[Example]:
+    """A client's own examples in the order of their ids."""
+    chosen = select(examples.c.id, examples.c.x, examples.c.y, examples.c.noise).where(examples.c.client == client)
+    rows = connection.execute(chosen.where(PRESENT, examples.c.id > after).order_by(examples.c.id).limit(limit))
+    return [Example(*row) for row in rows]
+
+
+def of_clients(connection: Connection, clients: Sequence[str]) -> Sequence[Row[Any]]:
+    """All examples of these clients, each client's together."""
+    chosen = select(examples).where(examples.c.client.in_(clients), PRESENT)
+    return connection.execute(chosen.order_by(examples.c.client, examples.c.id)).all()
+
+
+def added_since(connection: Connection, client: str, number: int) -> set[str]:
+    """The ids of a client's examples that were added or replaced after a number of the log."""
+    new = select(examples.c.id).where(examples.c.client == client, PRESENT, examples.c.sequence > number)
+    return set(connection.execute(new).scalars())

@@ -1,0 +1,69 @@
+"""The tables of a study's database, and the version of their layout.
+
+``log`` records in commit order what happened to whom. It has no payloads and is only appended to. Payloads are in
+``examples`` alone: removing an example deletes its payload and keeps its id, so that a late repetition of the request
+counts as a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+VERSION = 1
+MIGRATIONS: dict[int, Sequence[str]] = {}  # the statements that lead from a version to the next
+
+metadata = MetaData()
+settings = Table("settings", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
+head = Table("head", metadata, Column("one", Integer, primary_key=True), Column("sequence", Integer, nullable=False))
+clients = Table(
+    "clients",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("token", String, nullable=False, unique=True),  # hashed
+    Column("revoked", Boolean, nullable=False, default=False),
+    Column("count", Integer, nullable=False, default=0),  # of its examples
+)
+examples = Table(
+    "examples",
+    metadata,
+    Column("client", ForeignKey("clients.id"), primary_key=True),
+    Column("sequence", Integer, nullable=False),  # of the log, when it was added or last changed
+    Column("id", String, primary_key=True),
+    Column("x", LargeBinary),  # x, y and noise are null if the example was removed
+    Column("y", Float(53)),
+    Column("noise", Float(53)),
+    sqlite_with_rowid=False,  # a client's examples lie together, and are written once
+)
+log = Table(
+    "log",
+    metadata,
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),  # add, replace, remove, forget
+    Column("client", String, nullable=False),
+    Column("example", String),  # null if the row is about many examples: each of them has the row's number
+)
+_altered = log.c.kind != "add"
+Index("altered", log.c.client, log.c.sequence, sqlite_where=_altered, postgresql_where=_altered)
+releases = Table(
+    "releases",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", Integer, nullable=False),  # of the log: the last row that the release includes
+    Column("made", Float(53), nullable=False),  # seconds since 1970
+    Column("data", LargeBinary, nullable=False),
+    Column("noisy", LargeBinary),  # the noisy sum of a private release: later releases build on it
+)
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("scale", Float(53), nullable=False),
+)
+participations = Table(  # in releases, if the budget is per client
+    "taken", metadata, Column("client", String, primary_key=True), Column("releases", Integer, nullable=False)
+)
+
+PRESENT = examples.c.x.is_not(None)  # not removed
