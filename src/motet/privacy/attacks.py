@@ -28,7 +28,7 @@ GUESSES = 5  # inputs in a guess unless the caller gives a number
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """Reconstructed examples, best first; a guess unless certain.
+    """Reconstructed examples: in order of input if certain, else guesses, most likely first.
 
     ``added`` is False if they were removed; ``unexplained`` is the share of the difference that they leave.
     """
@@ -74,7 +74,9 @@ def reconstruct(difference: Difference, *, guesses: int = GUESSES) -> tuple[Reco
     release, candidates = difference.release, difference.candidates
     F = difference.basis.columns(candidates)
     order, rank, error = _rank_candidates(difference, F)
-    sums = _sums_over_sent_inputs(difference, candidates[order[:rank]], error)
+    sent = candidates[order[:rank]]
+    sent = sent[np.lexsort(sent.T[::-1])]  # those that were sent rank alike: rounding must not order them
+    sums = _sums_over_sent_inputs(difference, sent, error)
     explained = sums.unique and sums.unexplained < TOLERANCE
     clients = _separate(release, sums) if explained else []
     disjoint = sum(len(client.inputs) for client in clients) == len(sums.inputs)
