@@ -34,8 +34,8 @@ USES = {  # what is not in a signature: the token that a command asks for, and a
 }
 EXITS = {
     "demo": "Exit code 0 also where Ctrl-C ended it.",
-    "serve": "Exit code 0 where a signal ended it.",
-    "verify": "Exit code 1 also where a check is not passed.",
+    "serve": "Exit code 0 if Ctrl-C or a signal stopped it.",
+    "verify": "Exit code 1 also if a check failed.",
 }
 HEADER = """\
 # Commands
@@ -53,6 +53,7 @@ HEADER = """\
 | `MOTET_URL` | the address of the server, in place of `--url` |
 | `MOTET_TOKEN` | a client's token |
 | `MOTET_OPERATOR_TOKEN` | the operator's token |
+| `MOTET_LOG_FORMAT` | `plain` or `json`, in place of `--log-format` |
 
 Tokens are never arguments. A command that needs one and finds no variable asks for it at a terminal, without showing
 it; where there is no terminal it is refused. Tables are CSV files, or Parquet where pyarrow is installed (`pip
@@ -136,7 +137,7 @@ def _table(known: list[Parameter]) -> str:
 
 def _words(text: str) -> str:
     """Options and variables as code."""
-    return re.sub(r"(?<![\w`-])(--[a-z]+|MOTET_[A-Z_]+)", r"`\1`", text)
+    return re.sub(r"(?<![\w`-])(--[a-z-]+|MOTET_[A-Z_]+)", r"`\1`", text)
 
 
 def _cell(text: str) -> str:

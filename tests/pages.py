@@ -48,7 +48,6 @@ MASKS = {
     r"\b[0-9a-f]{16}\b": "ID",
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC": "TIME",
     r'"time": [\d.]+': '"time": T',
-    r"process \[\d+\]": "process [N]",
     r"127\.0\.0\.1:\d+": "127.0.0.1:8000",
 }
 
@@ -157,7 +156,8 @@ class Session:
         self._terminals: dict[str, Terminal] = {}
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        more = {"PATH": path, "MOTET_URL": self.url, "COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
+        more = {"PATH": path, "MOTET_URL": self.url, "MOTET_LOG_FORMAT": "plain"}
+        more |= {"COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
         self._environment = clean | more
 
     @property

@@ -1,5 +1,5 @@
 """``python -m motet`` is ``motet``."""
 
-from motet.cli.app import app
+from motet.cli.app import main
 
-app(prog_name="motet")
+main()

@@ -46,14 +46,17 @@ def run(*arguments: object, **variables: str) -> Ended:
         process = FORKS.Process(target=_main, args=([str(a) for a in arguments], streams, environment))
         process.start()
         process.join(120)
-        return Ended(process.exitcode, *(stream.read_text(encoding="utf-8") for stream in streams))
+        encoding = environment.get("PYTHONIOENCODING", "utf-8")
+        return Ended(process.exitcode, *(stream.read_text(encoding=encoding) for stream in streams))
 
 
 def _main(arguments: list[str], streams: tuple[Path, Path], environment: Mapping[str, str]) -> None:
     for descriptor, path in zip((0, 1, 2), (Path(os.devnull), *streams)):
         how = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         os.dup2(os.open(path, how, 0o600), descriptor)
+    encoding = environment.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", encoding=encoding, closefd=False) for descriptor in (1, 2))
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["motet", *arguments]

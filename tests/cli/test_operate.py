@@ -133,7 +133,7 @@ def test_export_of_oneself(tmp_path: Path) -> None:
         assert (found["study"], found["id"], found["examples"]) == ("Scenario", ann.id, examples)
         check_mistakes(
             ("expected a client's token, got none: set MOTET_TOKEN", ["export", running.url]),
-            ("a server shows each client its own", ["export", running.url, "ann"]),
+            ("a server shows a client its own data only", ["export", running.url, "ann"]),
         )
         other = run("export", running.url, MOTET_TOKEN="nobody's")
         assert (other.code, "nobody's" in other.err, other.err.count("\n")) == (1, False, 1)
@@ -144,7 +144,7 @@ def test_export_mistakes(tmp_path: Path) -> None:
         path = study.study.path
         check_mistakes(
             ("no client has the name or id 'dora'", ["export", path, "dora"]),
-            (f"expected whom to export: motet export {path} NAME", ["export", path]),
+            (f"expected a client to export: motet export {path} NAME", ["export", path]),
             ("is there already", ["export", path, "ann", "--out", path]),
             ("motet init writes one", ["export", tmp_path / "none.toml", "ann"]),
         )
@@ -162,7 +162,7 @@ def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
         assert "byte for byte" in table
         said = good(run("backup", path, file))
         assert "with releases up to 2; only you can read it" in said
-        assert "keeps what clients remove or forget" in said
+        assert "keeps what clients remove from now on" in said
     said = good(run("restore", file, folder))  # its next release was due long ago, so it may have come since
     assert "Version 3 may have been released since: counted as made and charged to the budget." in said
     assert f"motet serve '{folder}/study.toml'" in said
@@ -190,7 +190,7 @@ def test_verify_mistakes(tmp_path: Path) -> None:
     assert ended.code == 1
     wrong: dict[str, Any] = json.loads(ended.out)
     assert [check["name"] for check in wrong["checks"] if check["state"] == "not"] == ["counts", "ledger"]
-    assert ended.err.startswith("motet: 2 checks of 8 not passed (counts, ledger): keep these files")
+    assert ended.err.startswith("motet: 2 of 8 checks failed (counts, ledger): keep these files")
     assert ended.err.count("\n") == 1
     (tmp_path / "new.toml").write_text(EXACT, encoding="utf-8")
     check_mistakes(

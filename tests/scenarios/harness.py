@@ -48,6 +48,12 @@ def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     return found
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
 def write_study(folder: Path, body: str) -> Path:
     """A study file on a free port, with no limit to the rate of requests."""
     path = folder / "study.toml"
@@ -57,9 +63,9 @@ def write_study(folder: Path, body: str) -> Path:
 
 def with_free_port(study: Path) -> Path:
     """The same file, with another port in place of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    text, places = re.subn(r"^port = \d+$", f"port = {port}", study.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text, places = re.subn(
+        r"^port = \d+$", f"port = {free_port()}", study.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert places == 1
     study.write_text(text, encoding="utf-8")
     return study

@@ -1,12 +1,17 @@
-"""``motet serve`` as people run it: encrypted, ended by a signal, and what it says when it cannot begin."""
+"""``motet serve`` as people run it: at a terminal, encrypted, stopped by a signal, and why it cannot start."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -14,9 +19,12 @@ import pytest
 import trustme
 
 from motet import Client
-from tests.scenarios.harness import CURVES, END, OPERATOR, Program, poll, program, write_study
+from tests.cli.program import ENVIRONMENT, refused, run
+from tests.scenarios.harness import CURVES, END, START, Program, free_port, poll, program, write_study
 
 EXACT = CURVES + '[release]\npolicy = "exact"\nevery = "1h"\n'
+AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+CTRL_C = b"\x03"
 
 
 @pytest.fixture(scope="module")
@@ -30,46 +38,116 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, s
     return folder / "cert.pem", folder / "key.pem", context
 
 
-def test_it_speaks_tls(tmp_path: Path, certificate: tuple[Path, Path, ssl.SSLContext]) -> None:
+class Terminal:
+    """A program at a terminal of its own; what is written to it is typed there."""
+
+    def __init__(self, *command: str) -> None:
+        self.screen = ""
+        spawn = [sys.executable, "-c", AT_A_TERMINAL, *command]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(spawn, env=ENVIRONMENT, start_new_session=True, **pipes)  # type: ignore[call-overload]
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while part := os.read(self.process.stdout.fileno(), 65536):
+            self.screen += part.decode().replace("\r\n", "\n")
+
+    def wait_for(self, text: str) -> None:
+        poll(lambda: text in self.screen or self.process.poll() is not None, START, text)
+        assert text in self.screen, self.screen
+
+    def type(self, keys: bytes) -> None:
+        self.process.stdin.write(keys)
+        self.process.stdin.flush()
+
+    def end(self) -> int:
+        code = self.process.wait(END)
+        self._reader.join(END)
+        return int(code)
+
+
+@contextmanager
+def terminal(*command: str) -> Iterator[Terminal]:
+    opened = Terminal(*command)
+    try:
+        yield opened
+    finally:
+        if opened.process.poll() is None:
+            os.killpg(opened.process.pid, signal.SIGKILL)
+            opened.process.wait(END)
+        opened.process.stdin.close()
+        opened.process.stdout.close()
+
+
+def test_at_a_terminal_it_speaks_plainly_and_over_tls_and_ctrl_c_stops_it(
+    tmp_path: Path, certificate: tuple[Path, Path, ssl.SSLContext]
+) -> None:
     certfile, keyfile, context = certificate
-    study = write_study(tmp_path, EXACT)
-    with program(study, "--certfile", str(certfile), "--keyfile", str(keyfile), verify=context) as served:
-        assert served.url.startswith("https://")
-        with httpx.Client(verify=context) as http, Client(served.url, OPERATOR, http=http) as operator:
+    url = f"https://127.0.0.1:{(port := free_port())}"
+    tls = ["--certfile", str(certfile), "--keyfile", str(keyfile)]
+    command = [sys.executable, "-m", "motet", "serve", str(write_study(tmp_path, EXACT)), "--port", str(port), *tls]
+    with terminal(*command) as at:
+        at.wait_for("without noise")
+        (token,) = re.findall(r"^operator token, shown once: (\S{43})$", at.screen, re.MULTILINE)
+        assert f"Scenario is served at {url} (Ctrl-C stops it).\nNext, in another terminal:\n" in at.screen
+        assert f"  export MOTET_URL={url}\n  export MOTET_OPERATOR_TOKEN={token}\n  motet enroll " in at.screen
+        with httpx.Client(verify=context) as http, Client(url, token, http=http) as operator:
             (ann,) = operator.enroll(["ann"])
-            with Client(served.url, ann.token, http=http) as me:
+            with Client(url, ann.token, http=http) as me:
                 assert me.send([0.5], 1.0).count == 1
+            assert operator.release_now() == 1
         with httpx.Client() as stranger, pytest.raises(httpx.ConnectError, match="certificate"):
-            stranger.get(f"{served.url}/healthz")
+            stranger.get(f"{url}/healthz")
+        at.wait_for("release 1 is out (exact)")
+        at.type(CTRL_C)
+        assert at.end() == 0
+        assert not re.search(r"[{}]|Traceback|Started server|Aborted", at.screen), at.screen
 
 
-def test_what_it_needs_for_tls_is_asked_for_in_one_line(
+def test_whatever_keeps_it_from_starting_is_one_line(
     tmp_path: Path, certificate: tuple[Path, Path, ssl.SSLContext]
 ) -> None:
     certfile, keyfile, _ = certificate
+    locked = tmp_path / "locked.pem"
+    locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIE\n-----END ENCRYPTED PRIVATE KEY-----\n")
     study = write_study(tmp_path, EXACT)
-    for options, expected in (
-        (["--certfile", str(certfile)], "--keyfile"),
-        (["--certfile", str(tmp_path / "none.pem"), "--keyfile", str(keyfile)], "none.pem"),
-        (["--certfile", str(keyfile), "--keyfile", str(certfile)], "key.pem"),
-    ):
-        command = [sys.executable, "-m", "motet", "serve", str(study), *options]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=END, check=False)
-        assert ended.returncode == 1
-        assert len(ended.stderr.splitlines()) == 1
-        assert expected in ended.stderr
+
+    def stored(url: str) -> list[object]:
+        path = tmp_path / f"study {len(list(tmp_path.iterdir()))}.toml"
+        path.write_text(study.read_text(encoding="utf-8") + f'[store]\nurl = "{url}"\n', encoding="utf-8")
+        return ["serve", path]
+
+    def served(*options: object) -> list[object]:
+        return ["serve", study, *options]
+
+    (tmp_path / "junk.db").write_text("junk " * 1000, encoding="utf-8")
+    (tmp_path / "folder.db").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for reason, arguments in (
+            ("give --keyfile too", served("--certfile", certfile)),
+            ("none.pem", served("--certfile", tmp_path / "none.pem", "--keyfile", keyfile)),
+            ("key.pem", served("--certfile", keyfile, "--keyfile", certfile)),
+            ("expected PEM files, the key without a password", served("--certfile", certfile, "--keyfile", locked)),
+            (f"server.port: cannot listen on 127.0.0.1:{port}: Address already in use", served("--port", port)),
+            ("server.host: cannot listen on 0.0.0.0x", served("--host", "0.0.0.0x")),
+            ("junk.db: expected a study's database, got file is not a database", stored("sqlite:///junk.db")),
+            ("folder.db: expected a study's database", stored("sqlite:///folder.db")),
+            ("nowhere/study.db: expected a study's database", stored("sqlite:///nowhere/study.db")),
+            ("/proc/study.db: expected a study's database", stored("sqlite:////proc/study.db")),  # read-only
+            ("Connection refused; check that", stored("postgresql+psycopg://me:secret@127.0.0.1:1/study")),
+            ("expected a study file in TOML", ["serve", tmp_path / "none.toml"]),
+            ("expected a study file in TOML", ["serve", tmp_path]),
+        ):
+            refused(run(*arguments), reason)
+    assert not study.with_suffix(".db").exists()
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
-    study = write_study(tmp_path, EXACT)
-    with program(study):
-        other = tmp_path / "other.toml"
-        other.write_text(study.read_text(encoding="utf-8"), encoding="utf-8")
-        command = [sys.executable, "-m", "motet", "serve", str(other)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=END, check=False)
-        assert ended.returncode == 1
-        assert "port" in ended.stderr.splitlines()[-1]
-        assert "Traceback" not in ended.stderr
+def test_a_password_is_not_shown(tmp_path: Path) -> None:
+    study = write_study(tmp_path, EXACT + '[store]\nurl = "postgresql+psycopg://me:secret@127.0.0.1:1/study"\n')
+    ended = run("serve", study)
+    assert (ended.code, "secret" in ended.err) == (1, False)
 
 
 def test_a_signal_under_load_ends_it_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:

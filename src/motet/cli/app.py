@@ -19,6 +19,7 @@ from motet.cli.operate import backup, export, restore, serve, verify
 from motet.cli.predict import predict
 from motet.cli.remote import download, release, send, status
 from motet.cli.science import audit, reproduce
+from motet.cli.terminal import write_any_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -58,3 +59,9 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
 ]
 for command, example in COMMANDS:
     app.command(epilog="Example: " + "\n\nor ".join(example.splitlines()))(command)
+
+
+def main() -> None:
+    """The program ``motet``."""
+    write_any_text()
+    app(prog_name="motet")

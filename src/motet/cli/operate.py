@@ -1,14 +1,15 @@
-"""Commands for whoever runs a study on this machine, with its file and its database."""
+"""Commands of the operator on the server's machine: serve, export, verify, backup, restore."""
 
 from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -16,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.cli.connect import client_token, server_at
-from motet.cli.terminal import AsJson, one_line_errors, private_file, progress_bar, show
+from motet.cli.terminal import LOCAL, AsJson, one_line_errors, private_file, progress_bar, show
 from motet.errors import InvalidData, InvalidStore, MotetError
-from motet.text import count, utc
+from motet.text import count, printable, utc
 
 if TYPE_CHECKING:
     from motet.store.refold import Check
@@ -29,8 +30,8 @@ STYLES = {"ok": "green", "not": "bold red", "not comparable": "yellow"}
 
 
 @contextmanager
-def _as_a_server() -> Iterator[None]:
-    """One-line errors, also where what a server needs is not installed."""
+def _server_errors() -> Iterator[None]:
+    """One-line errors, also if the server's packages are not installed."""
     with one_line_errors():
         try:
             yield
@@ -40,14 +41,38 @@ def _as_a_server() -> Iterator[None]:
 
 def serve(
     study: File,
-    certfile: Annotated[Path | None, typer.Option(help="A certificate, for TLS.")] = None,
-    keyfile: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on, instead of the study file's.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port to listen on, instead of the study file's.")
+    ] = None,
+    certfile: Annotated[Path | None, typer.Option(help="A certificate in PEM, for TLS.")] = None,
+    keyfile: Annotated[Path | None, typer.Option(help="Its private key, without a password.")] = None,
+    log_format: Annotated[
+        Literal["plain", "json"] | None,
+        typer.Option(envvar="MOTET_LOG_FORMAT", help="By default plain lines at a terminal, otherwise JSON."),
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="Log messages from this level on.")
+    ] = "info",
 ) -> None:
-    """Serve a study until a signal ends it; the operator's token is made on the first start and shown once."""
-    with _as_a_server():
+    """Serve a study until Ctrl-C or a signal stops it; the first start makes the operator's token and shows it once."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+    plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
+    with _server_errors():
         from motet.server.serve import serve as run
 
-        run(study, _show_token, certfile=certfile, keyfile=keyfile)
+        run(
+            study,
+            host=host,
+            port=port,
+            certfile=certfile,
+            keyfile=keyfile,
+            log_format="plain" if plain else "json",
+            log_level=log_level,
+            show_token=_show_token,
+            show_ready=_show_ready,
+        )
 
 
 def _show_token(token: str) -> None:
@@ -55,7 +80,19 @@ def _show_token(token: str) -> None:
     sys.stdout.flush()
 
 
-# --- what is known of one client ---
+def _show_ready(name: str, address: str, token: str | None) -> None:
+    """Where to look and what to do next; ``token`` is the operator's if it is new."""
+    lines = [f"{name} is served at {address} (Ctrl-C stops it)."]
+    if token is not None:
+        commands = [f"export MOTET_OPERATOR_TOKEN={token}", "motet enroll ann bob --out tokens.csv"]
+        if address != LOCAL:
+            commands.insert(0, f"export MOTET_URL={address}")
+        lines += ["Next, in another terminal:", *(f"  {command}" for command in commands)]
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+    sys.stderr.flush()
+
+
+# --- one client's data ---
 
 
 def export(
@@ -63,26 +100,28 @@ def export(
     client: Annotated[str | None, typer.Argument(help="A client's name or id; with a file.", metavar="NAME|ID")] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this new file, which only you can read.")] = None,
 ) -> None:
-    """Show all that a study holds of one client, as JSON: for a data request, or of oneself with MOTET_TOKEN."""
-    with _as_a_server():
+    """Show all that a study stores of one client, as JSON: for a data request, or of yourself with MOTET_TOKEN."""
+    with _server_errors():
         if study.startswith(("http://", "https://")):
             if client is not None:
-                raise InvalidData("a server shows each client its own: leave the name out, or give the study's file")
-            found = _of_oneself(study)
+                raise InvalidData(
+                    "a server shows a client its own data only: leave the name out, or give the study's file"
+                )
+            data = _my_data(study)
         elif client is None:
-            raise InvalidData(f"expected whom to export: motet export {study} NAME")
+            raise InvalidData(f"expected a client to export: motet export {study} NAME")
         else:
-            found = _of_client(Path(study), client)
-        text = json.dumps(found, ensure_ascii=False, indent=2)
+            data = _client_data(Path(study), client)
         if out is None:
-            sys.stdout.write(text + "\n")
+            unicode = sys.stdout.encoding.lower().startswith("utf")
+            sys.stdout.write(json.dumps(data, ensure_ascii=not unicode, indent=2) + "\n")
         else:
             with private_file(out) as file:
-                file.write(text + "\n")
-            show(f"{count(len(found['examples']), 'example')} of {found.get('name', found['id'])} in {out}.")
+                file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+            show(f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}.")
 
 
-def _of_client(path: Path, client: str) -> dict[str, Any]:
+def _client_data(path: Path, client: str) -> dict[str, Any]:
     from motet.store.export import holdings
     from motet.store.store import read_only
     from motet.study.study import Study
@@ -92,24 +131,24 @@ def _of_client(path: Path, client: str) -> dict[str, Any]:
         return holdings(connection, study, client)
 
 
-def _of_oneself(url: str) -> dict[str, Any]:
+def _my_data(url: str) -> dict[str, Any]:
     with server_at(url, client_token()) as server:
         me, about, examples = server.me(), server.study(), list(server.examples())
-    note = "This is what the server shows you. Its operator can export the log of your ids too, and what releases hold."
+    note = "This is what the server shows you. Its operator can also export the log of your changes."
     return {"study": about.get("name"), **me, "examples": examples, "notes": [note]}
 
 
-# --- whether all agrees ---
+# --- verification ---
 
 
 def verify(study: File, as_json: AsJson = False) -> None:
-    """Check the database against its file and itself, fold all examples from zero, and compare with the releases."""
-    with _as_a_server():
+    """Check a study's database against the file and in itself, and its releases against all examples learned anew."""
+    with _server_errors():
         from motet.store.verify import verify as run
         from motet.study.study import Study
 
         loaded, console = Study.load(study), Console(stderr=True)
-        checks = run(loaded, lambda total: progress_bar(console, "examples", total, "Folding"))
+        checks = run(loaded, lambda total: progress_bar(console, "examples", total))
         failed = [check.name for check in checks if check.state == "not"]
         if as_json:
             show({"ok": not failed, "checks": [check.to_dict() for check in checks]})
@@ -117,13 +156,13 @@ def verify(study: File, as_json: AsJson = False) -> None:
             _show_checks(loaded.name, checks)
         if failed:
             raise InvalidStore(
-                f"{count(len(failed), 'check')} of {len(checks)} not passed ({', '.join(failed)}): "
+                f"{len(failed)} of {len(checks)} checks failed ({', '.join(failed)}): "
                 "keep these files as they are, and restore a backup that passes"
             )
 
 
 def _show_checks(name: str, checks: list[Check]) -> None:
-    table = Table("check", "", "what was found", title=Text(name), title_justify="left")
+    table = Table("check", "", "result", title=Text(name), title_justify="left")
     for check in checks:
         table.add_row(check.name, Text(check.state, STYLES[check.state]), Text(check.text))
     Console().print(table)
@@ -137,8 +176,8 @@ def backup(
     file: Annotated[Path, typer.Argument(help="The file to write, such as monday.zip.", metavar="FILE")],
     as_json: AsJson = False,
 ) -> None:
-    """Write one file with all of a study, as it is at this moment; its server may run meanwhile."""
-    with _as_a_server():
+    """Write a whole study to one file, as it is now; its server may run meanwhile."""
+    with _server_errors():
         from motet.store.backup import back_up
         from motet.study.study import Study
 
@@ -147,7 +186,7 @@ def backup(
             show({"file": str(file), "bytes": file.stat().st_size, **made.model_dump()})
             return
         show(f"{file}: the study as of {utc(made.made)}, {_released(made.version)}; only you can read it.")
-        show("It keeps what clients remove or forget from now on: delete it when a newer one is there.")
+        show("It keeps what clients remove from now on: delete it when you have a newer one.")
 
 
 def restore(
@@ -159,12 +198,12 @@ def restore(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put a study back from its backup. What may have been released since counts as made, so nothing is spent twice.
+    """Restore a study from a backup. Releases that may have come since count as made, so no budget is spent twice.
 
-    Private releases come by the clock: all that it can have brought since the backup are charged. Give --last where the
-    time between releases was shortened since, or where releases of an exact study were asked for.
+    Private releases come by the clock: all that may have come since the backup are charged. Give --last if the time
+    between releases was shortened since, or if releases of a study without noise were requested.
     """
-    with _as_a_server():
+    with _server_errors():
         from motet.store.restore import restore as run
 
         done = run(file, folder, last=last)
@@ -172,23 +211,24 @@ def restore(
         if as_json:
             show({"study": str(study), **vars(done.gap), "next_release": done.due})
         else:
-            _show_restored(done, study, asked=last is not None)
+            _show_restored(done, study, last_given=last is not None)
 
 
-def _show_restored(done: Restoration, study: Path, *, asked: bool) -> None:
-    lost, private = done.gap, done.study.private
-    show(f"{study}: the study as of {utc(lost.made)}, {_released(lost.version)}.")
-    if lost.versions:
+def _show_restored(done: Restoration, study: Path, *, last_given: bool) -> None:
+    gap, private = done.gap, done.study.private
+    show(f"{study}: the study as of {utc(gap.made)}, {_released(gap.version)}.")
+    if gap.versions:
         charged = " and charged to the budget" if private else ""
-        show(f"{lost.versions.capitalize()} may have been released since: counted as made{charged}.")
+        show(f"{gap.versions.capitalize()} may have been released since: counted as made{charged}.")
     planned = done.study.ledger()
-    ended = planned is not None and planned.per == "study" and lost.last >= planned.releases
-    show("Its budget is spent: the last release stays." if ended else f"The next release is due at {utc(done.due)}.")
-    show("Lost: what was sent, and who was enrolled, since then.")
-    show("Back again: what was removed, forgotten or revoked since then. Do that once more.")
-    if not private and not asked:
-        show("If releases were asked for since, restore again with --last VERSION, the newest that anyone has seen.")
-    show(f"End the old server for good, then: motet serve {shlex.quote(str(study))}")
+    ended = planned is not None and planned.per == "study" and gap.last >= planned.releases
+    spent = "The budget is spent: the last release stays valid, and no more will come."
+    show(spent if ended else f"The next release is due at {utc(done.due)}.")
+    show("Not in this backup: examples sent and clients enrolled later.")
+    show("Restored although deleted later: examples, clients and tokens. Delete or revoke them again.")
+    if not private and not last_given:
+        show("If releases were requested since, restore again with --last VERSION, the newest that anyone has seen.")
+    show(f"Stop the old server for good, then: motet serve {shlex.quote(str(study))}")
 
 
 def _released(version: int) -> str:

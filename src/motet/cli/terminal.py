@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import sys
@@ -28,6 +30,24 @@ Tokens = Annotated[
 ]
 LOCAL = "http://127.0.0.1:8000"
 WIDEST = 10_000
+ASCII = {"ε": "epsilon", "δ": "delta", "α": "alpha", "λ": "lambda", "σ": "sigma", "²": "2", "³": "3", "±": "+/-"} | {
+    "×": "x", "·": "*", "…": "...", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=", "━": "-", "│": "|", "●": "*"
+}  # fmt: skip
+
+
+def write_any_text() -> None:
+    """Let standard output and error take every character: one that their encoding lacks is written in ASCII."""
+    codecs.register_error("motet", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="motet")
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """ "epsilon" for ε; for a character that is not in ``ASCII`` an escape such as \\u0142, so that nothing is lost."""
+    assert isinstance(error, UnicodeEncodeError)
+    characters = error.object[error.start : error.end]
+    return "".join(ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in characters), error.end
 
 
 @contextmanager

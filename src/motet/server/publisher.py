@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from motet.errors import BudgetSpent, EmptyData, InvalidStore, UnknownTask
+from motet.errors import BudgetSpent, EmptyData, InvalidStore, MotetError, UnknownTask
 from motet.learning.engine import Engine
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.privacy.mechanism import release
-from motet.server.logs import log_to_stderr
+from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.store import examples, releases
 from motet.store.log import changed_since
 from motet.store.releases import NewRelease
@@ -128,12 +128,10 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
         time.sleep(TICK_SECONDS)
 
 
-def main() -> None:
-    """``python -m motet.server.publisher STUDY``: stops when its standard input closes, and so with its server."""
-    log_to_stderr()
+def main(study_path: str, log_format: LogFormat, log_level: LogLevel) -> None:
+    """Run until standard input closes, and so until the server ends that started this process."""
+    log_to_stderr(log_format, log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server stops it
-    study = Study.load(sys.argv[1])
-    store = Store(study.store_url)
     stop = threading.Event()
 
     def listen() -> None:
@@ -141,9 +139,15 @@ def main() -> None:
         stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
+    try:
+        study = Study.load(study_path)
+        store = Store(study.store_url)
+    except MotetError as error:
+        LOG.error("cannot start: %s", error)
+        sys.exit(1)
     run(store, study, until=stop.is_set)
     store.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -1,7 +1,11 @@
-"""``motet serve``: one study, its store, its publisher and its server, from start to end."""
+"""``motet serve``: one study, its store, its publisher and its server, from start to end.
+
+Whatever keeps it from starting is raised as a ``MotetError``, before a token is shown.
+"""
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
@@ -15,14 +19,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from motet.errors import InvalidStudy
+from motet.errors import InvalidStudy, MotetError
 from motet.server.app import create_app
-from motet.server.logs import log_to_stderr
+from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.service import Service
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
 from motet.store.releases import pin
@@ -31,38 +36,80 @@ from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
 MAX_HEAD_BYTES = 65_536  # of a request without its body
+GRACE_SECONDS = 5  # for requests that are under way when the server stops
+PUBLISHER_STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class OperatorToken:
+    hash: str
+    new: str | None = None  # the token itself, if this start made it
 
 
 def serve(
-    path: Path, show: Callable[[str], None], *, certfile: Path | None = None, keyfile: Path | None = None
+    path: Path,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    certfile: Path | None = None,
+    keyfile: Path | None = None,
+    log_format: LogFormat = "json",
+    log_level: LogLevel = "info",
+    show_token: Callable[[str], None],
+    show_ready: Callable[[str, str, str | None], None],
 ) -> None:
-    """Until a signal ends it; ``show`` tells the operator's token once, when it is made."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the publisher is ended too
+    """Serve until a signal ends the process.
+
+    ``host`` and ``port`` replace those of the study file. ``show_token`` gets the operator's token if this start makes
+    one; in the plain log ``show_ready`` gets the study's name, its address and that token, when the server answers.
+    """
     study = Study.load(path)
     _check_tls(certfile, keyfile)
-    listening = _listen(study)
-    log_to_stderr()
+    listener = _listen(path, host or study.server.host, study.server.port if port is None else port)
+    log_to_stderr(log_format, log_level)
     store = Store(study.store_url)
     pin(store, study, now=time.time())
-    operator = operator_token(store, show)
-    if not study.private:
-        LOG.warning("releases of this study are exact: whoever holds two of them can rebuild what a client sent")
-    app = create_app(study, lambda: Service(study, store, operator))
-    with publishing(path):
-        settings = uvicorn.Config(
-            app,
-            http=BoundedHead,
-            ssl_certfile=certfile,
-            ssl_keyfile=keyfile,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=5,
-        )
-        gc.collect()
-        gc.freeze()  # what was imported stays: collections need not walk through it,
-        gc.set_threshold(20_000)  # nor come with every request
-        LOG.info("serving %s on %s:%d", study.name, *listening.getsockname()[:2])
-        uvicorn.Server(settings).run(sockets=[listening])
+    token = operator_token(store, show_token)
+    address = _address(listener, "http" if certfile is None else "https")
+
+    def announce() -> None:
+        if log_format == "plain":
+            show_ready(study.name, address, token.new)
+        else:
+            LOG.info("serving %s at %s", study.name, address)
+        if not study.private:
+            LOG.warning("releases of this study are without noise: two of them show what a client sent in between")
+
+    config = uvicorn.Config(
+        create_app(study, lambda: Service(study, store, token.hash)),
+        http=BoundedHead,
+        ssl_certfile=certfile,
+        ssl_keyfile=keyfile,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    gc.collect()
+    gc.freeze()  # modules stay: collections need not walk through them,
+    gc.set_threshold(20_000)  # nor come with every request
+    with publisher_process(path, log_format, log_level):
+        server = Server(config, announce)
+        server.run(sockets=[listener])
+    if not server.started:
+        raise MotetError("the server did not start: its log has the reason")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, with a callback for the moment when it answers."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
 
 
 def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
@@ -70,71 +117,82 @@ def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
         missing = "--keyfile" if keyfile is None else "--certfile"
         raise InvalidStudy(f"TLS needs a certificate and its key: give {missing} too")
     if certfile is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile)
+        try:  # without the password, OpenSSL would ask for one at the terminal
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
         except (OSError, ssl.SSLError) as error:
-            raise InvalidStudy(f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files") from None
+            raise InvalidStudy(
+                f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files, the key without a password"
+            ) from None
 
 
-def _listen(study: Study) -> socket.socket:
-    """Before anything is made: an address that is taken must not show a token first."""
-    host, port = study.server.host, study.server.port
+def _listen(path: Path, host: str, port: int) -> socket.socket:
+    """Before anything is written: a start that fails here must not show a token first."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.create_server(address[:2], family=family, backlog=2048)
-        # asyncio leaves this out of sockets that it did not make; without it an answer waits for a delayed ACK
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
+        listener = socket.create_server(address[:2], family=family, backlog=2048)
+        # asyncio does not set this on a socket that it did not make; without it responses wait for a delayed ACK
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
     except OSError as error:
+        key = "host" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
+        end = "stop the program that uses it, or " if error.errno == errno.EADDRINUSE else ""
         raise InvalidStudy(
-            f"{study.path.name}, server.port: cannot listen on {host}:{port}: {error.strerror}; end what does, "
-            "or choose another port"
+            f"{path.name}, server.{key}: cannot listen on {host}:{port}: {error.strerror}; {end}choose another {key} "
+            f"(--{key})"
         ) from None
 
 
-def operator_token(store: Store, show: Callable[[str], None]) -> str:
-    """The hash of the operator's token: of MOTET_OPERATOR_TOKEN, or of one made on the first start."""
-    given = os.environ.get("MOTET_OPERATOR_TOKEN")
+def _address(listener: socket.socket, scheme: str) -> str:
+    """The address to open on this machine."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def operator_token(store: Store, show: Callable[[str], None]) -> OperatorToken:
+    """From MOTET_OPERATOR_TOKEN, from an earlier start, or made now and shown."""
+    token, new = os.environ.get("MOTET_OPERATOR_TOKEN"), None
     with store.transaction() as connection:
         stored = operator_hash(connection)
-        if given is None and stored is not None:
-            return stored
-        if given is None:
-            given = secrets.token_urlsafe(32)
-            show(given)
-        set_operator_hash(connection, hash_token(given))
-    return hash_token(given)
+        if token is None and stored is not None:
+            return OperatorToken(stored)
+        if token is None:
+            token = new = secrets.token_urlsafe(32)
+            show(new)
+        set_operator_hash(connection, hash_token(token))
+    return OperatorToken(hash_token(token), new)
 
 
 @contextmanager
-def publishing(path: Path) -> Iterator[None]:
-    """A publisher in a process of its own, begun again when it fails, ended with the server."""
-    ending = threading.Event()
+def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) -> Iterator[None]:
+    """A publisher in a process of its own, started again when it fails, stopped with the server."""
+    stop = threading.Event()
     running: list[subprocess.Popen[bytes]] = []
+    command = [sys.executable, "-m", "motet.server.publisher", str(path), log_format, log_level]
 
-    def keep() -> None:
-        while not ending.is_set():
-            process = subprocess.Popen(
-                [sys.executable, "-m", "motet.server.publisher", str(path)], stdin=subprocess.PIPE
-            )
+    def supervise() -> None:
+        if hasattr(signal, "pthread_sigmask"):  # Ctrl-C is for the server; its children inherit this
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        while not stop.is_set():
+            process = subprocess.Popen(command, stdin=subprocess.PIPE)
             running[:] = [process]
-            if ending.is_set() and process.stdin is not None:  # told to end while it began
+            if stop.is_set() and process.stdin is not None:  # set while the process started
                 process.stdin.close()
             code = process.wait()
-            if not ending.is_set():
-                LOG.error("the publisher ended with code %d and is begun again", code)
-                ending.wait(1.0)
+            if not stop.is_set():
+                LOG.error("the publisher stopped with code %d: starting another", code)
+                stop.wait(1.0)
 
-    keeper = threading.Thread(target=keep, name="publisher", daemon=True)
-    keeper.start()
+    supervisor = threading.Thread(target=supervise, name="publisher", daemon=True)
+    supervisor.start()
     try:
         yield
     finally:
-        ending.set()
+        stop.set()
         for process in running:
             if process.stdin is not None:
                 process.stdin.close()
-        keeper.join(30)
+        supervisor.join(PUBLISHER_STOP_SECONDS)
 
 
 class BoundedHead(HttpToolsProtocol):
