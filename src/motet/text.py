@@ -39,6 +39,12 @@ def tally(names: Collection[str], noun: str) -> str:
     return f"{count(len(names), noun)} ({first_few(names)})"
 
 
+def alternatives(*texts: str) -> str:
+    """'"this", "that" or "another"'."""
+    *first, last = (f'"{text}"' for text in texts)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def printable(text: str, replacement: str = " ") -> str:
     """The text in one line, without characters that control a terminal."""
     return "".join(c if c.isprintable() else replacement for c in text)

@@ -53,7 +53,7 @@ def test_frozen() -> None:
         ({"bias": "quadratic"}, "one of none, constant, linear, got 'quadratic'"),
         ({"individual": None}, "expected a kernel such as RBF"),
         ({"individual": "rbf"}, "expected a kernel such as RBF"),
-        ({"basis": "growing"}, "basis must be None, Landmarks, Eigen or Features"),
+        ({"basis": "growing"}, "basis must be None or one of Landmarks, Eigen, Features, got 'growing'"),
         ({"basis": Features(), "common": None}, "with common=None leave it out"),
     ],
     ids=str,
@@ -77,7 +77,7 @@ def test_refused_json() -> None:
         Model.from_json(json.dumps(whole | {"catalogue": {"names": ["a"], "vectors": [["x"]]}}))
     with pytest.raises(UnknownKernel):
         Model.from_json(MODELS[0].to_json().replace("dot_product", "pickle"))
-    with pytest.raises(InvalidModel, match="a basis is growing"):
+    with pytest.raises(InvalidModel, match=r"one of growing, landmarks \(points\), eigen \(points, rank\), features"):
         Model.from_json(MODELS[2].to_json().replace("landmarks", "seamarks"))
 
 

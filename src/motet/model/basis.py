@@ -1,15 +1,18 @@
 """Features of the average task: e(x) with e(x)ᵀe(x′) = K̄(x, x′), and the bias functions behind them.
 
-``Landmarks``, ``Eigen`` and ``Features`` say which basis a model wants; None means that it grows with the inputs.
-``Basis`` is the thing built: φ(x) = (e(x), ψ(x)), where e(x) = A k̄(Z, x), or A (1, x) where K̄ is linear.
+A ``BasisSpec`` (``Landmarks``, ``Eigen``, ``Features``, or one of your own) states which basis a model wants; None
+means that it grows with the inputs. ``Basis`` is the basis built: φ(x) = (e(x), ψ(x)), ready to evaluate.
+
+To add a kind, write a frozen dataclass that derives from ``BasisSpec``, and decorate it with ``register_basis``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
@@ -24,8 +27,69 @@ from motet.model.gram import gram, linear_factor
 Bias: TypeAlias = Literal["none", "constant", "linear"]
 
 
+# --- which basis ---
+
+
+@dataclass(frozen=True, eq=False)
+class BasisSpec(ABC):
+    """A fixed basis: e(x) = A·u(x), where u are functions of x and of landmarks; those and A are what is published.
+
+    A kind is a frozen dataclass; its fields are its settings, in a model's JSON and in a study file.
+    """
+
+    kind: ClassVar[str]  # its name in JSON
+
+    @property
+    def public_points(self) -> Array | None:
+        """Public inputs that it is made of: its setting ``points``, if it has one."""
+        return getattr(self, "points", None)
+
+    @abstractmethod
+    def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
+        """The landmarks, of shape (n, p), and A, with a row for each feature and a column for each function u."""
+
+    def functions(self, kernel: Kernel, landmarks: Array, X: Array) -> Array:
+        """u(x) for every row of X; by default the kernel's values k̄(Z, x) at the landmarks Z."""
+        return gram(kernel, X, landmarks)
+
+    def check(self, kernel: Kernel, p: int) -> None:  # noqa: B027
+        """Raises if no such basis of this kernel can be built on inputs of ``p`` columns; must be quick."""
+
+    def at_most(self, n: int) -> BasisSpec:
+        """The same on ``n`` of its points at most, to try a large one quickly."""
+        del n
+        return self
+
+    @classmethod
+    def settings(cls) -> list[str]:
+        """The names of what a basis of this kind is made of."""
+        return [field.name for field in fields(cls)]
+
+    def to_spec(self) -> dict[str, Any]:
+        """Plain data, which ``basis_from_spec`` reads."""
+        return {"kind": self.kind} | {name: _plain(getattr(self, name)) for name in self.settings()}
+
+
+BASES: dict[str, type[BasisSpec]] = {}
+Kind = TypeVar("Kind", bound=type[BasisSpec])
+
+
+def register_basis(cls: Kind) -> Kind:
+    """Let models, releases and study files have bases of this class, under its ``kind``."""
+    if cls.kind in BASES or cls.kind == "growing":
+        raise InvalidModel(f"there is a basis {cls.kind!r} already; choose another kind")
+    BASES[cls.kind] = cls
+    return cls
+
+
+def unregister_basis(kind: str) -> None:
+    """Take a kind of basis out of the list."""
+    del BASES[kind]
+
+
+@register_basis
 @dataclass(frozen=True, eq=False, repr=False)
-class Landmarks:
+class Landmarks(BasisSpec):
     """The functions k̄(z, ·) of a fixed, public set of points: a time grid, a design."""
 
     points: Any
@@ -37,18 +101,19 @@ class Landmarks:
     def __repr__(self) -> str:
         return f"Landmarks({len(self.points)} points)"
 
-    def to_spec(self) -> dict[str, Any]:
-        return {"kind": self.kind, "points": self.points.tolist()}
-
-    def build(self, kernel: Kernel) -> tuple[Array, Array]:
+    def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:  # noqa: ARG002
         """Landmarks in pivot order, and A = C⁻¹ with CCᵀ = K̄(Z, Z)."""
         E, order = pivoted_cholesky(gram(kernel, self.points), kernel)
         r = E.shape[1]
         return self.points[order[:r]], inverse_of_lower(E[:r])
 
+    def at_most(self, n: int) -> Landmarks:
+        return Landmarks(self.points[:n])
 
+
+@register_basis
 @dataclass(frozen=True, eq=False, repr=False)
-class Eigen:
+class Eigen(BasisSpec):
     """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points."""
 
     points: Any
@@ -64,28 +129,26 @@ class Eigen:
     def __repr__(self) -> str:
         return f"Eigen({len(self.points)} points, rank={self.rank})"
 
-    def to_spec(self) -> dict[str, Any]:
-        return {"kind": self.kind, "points": self.points.tolist(), "rank": int(self.rank)}
-
-    def build(self, kernel: Kernel) -> tuple[Array, Array]:
+    def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:  # noqa: ARG002
         """The points, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
         values, vectors = eigen(gram(kernel, self.points))
         if values[0] < -1e-8 * values[-1]:
             raise indefinite(kernel, -values[0])
         leading = slice(None, -self.rank - 1, -1)
-        kept = values[leading] > len(values) * np.finfo(float).eps * values[-1]
-        values, vectors = values[leading][kept], vectors[:, leading][:, kept]
+        positive = values[leading] > len(values) * np.finfo(float).eps * values[-1]
+        values, vectors = values[leading][positive], vectors[:, leading][:, positive]
         return self.points, (vectors / np.sqrt(values)).T
 
+    def at_most(self, n: int) -> Eigen:
+        return Eigen(self.points[:n], min(self.rank, n))
 
+
+@register_basis
 @dataclass(frozen=True, eq=False)
-class Features:
-    """The inputs' own columns, where K̄ is linear: DotProduct, Linear, constants and their sums."""
+class Features(BasisSpec):
+    """The inputs' own columns, for a linear K̄: DotProduct, Linear, constants and their sums."""
 
     kind: ClassVar[str] = "features"
-
-    def to_spec(self) -> dict[str, Any]:
-        return {"kind": self.kind}
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
         """No landmarks, and A with K̄(x, x′) = (A(1, x))ᵀ(A(1, x′)); with DotProduct(0) e(x) is x itself."""
@@ -97,21 +160,43 @@ class Features:
             )
         return np.empty((0, p)), A
 
+    def functions(self, kernel: Kernel, landmarks: Array, X: Array) -> Array:  # noqa: ARG002
+        return affine(X)
 
-BasisSpec: TypeAlias = Landmarks | Eigen | Features
+    def check(self, kernel: Kernel, p: int) -> None:
+        self.build(kernel, p)
 
 
 def basis_from_spec(spec: Mapping[str, Any] | None) -> BasisSpec | None:
-    match spec:
-        case None | {"kind": "growing"}:
-            return None
-        case {"kind": "landmarks", "points": points}:
-            return Landmarks(points)
-        case {"kind": "eigen", "points": points, "rank": rank}:
-            return Eigen(points, rank)
-        case {"kind": "features"}:
-            return Features()
-    raise InvalidModel(f"a basis is growing, landmarks (points), eigen (points, rank) or features; got {spec!r}")
+    """The basis that ``to_spec`` wrote; None is the growing one."""
+    if spec is None or (isinstance(spec, Mapping) and spec.get("kind") == "growing"):
+        return None
+    kind = spec.get("kind") if isinstance(spec, Mapping) else None
+    cls = BASES.get(kind) if isinstance(kind, str) else None
+    if cls is None or not set(cls.settings()) <= set(spec):
+        settings = {kind: f" ({', '.join(cls.settings())})" if cls.settings() else "" for kind, cls in BASES.items()}
+        kinds = ", ".join(f"{kind}{those}" for kind, those in settings.items())
+        raise InvalidModel(f"a basis is one of growing, {kinds}; got {spec!r:.200}")
+    return cls(**{name: spec[name] for name in cls.settings()})
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _points(points: Any) -> Array:
+    array = numbers(points.rows if isinstance(points, Catalogue) else points, "points") + 0.0
+    if array.ndim != 2:
+        raise WrongDimension(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
+    if not len(array):
+        raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise NotFinite("a basis needs finite points")
+    array.flags.writeable = False
+    return array
+
+
+# --- the basis built ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +208,13 @@ class Basis:
     A: Array
     bias: Bias
     has_index: bool = False  # inputs are a catalogue's rows: column 0 is no feature
+    spec: BasisSpec | None = None  # None: growing
 
     @classmethod
     def fixed(cls, spec: BasisSpec | None, kernel: Kernel | None, p: int, bias: Bias, has_index: bool) -> Basis:
         if kernel is None or spec is None:
             return cls(None, np.empty((0, p)), np.empty((0, 0)), bias, has_index)
-        landmarks, A = spec.build(kernel, p) if isinstance(spec, Features) else spec.build(kernel)
-        return cls(kernel, landmarks, A, bias, has_index)
+        return cls(kernel, *spec.build(kernel, p), bias, has_index, spec)
 
     @classmethod
     def grown(cls, kernel: Kernel, X: Array, bias: Bias, has_index: bool) -> tuple[Basis, Array, Index]:
@@ -159,15 +244,23 @@ class Basis:
 
     @cached_property
     def _at_landmarks(self) -> Array:
-        """Kept: everybody's estimate over a catalogue that is the basis asks for it."""
+        """Stored, because every estimate over a catalogue that is the basis needs it."""
         return self._e(self.landmarks)
 
     def _e(self, X: Array) -> Array:
-        if self.kernel is None or not self.rank:
-            return np.zeros((len(X), self.rank))
-        if not len(self.landmarks):
-            return affine(X) @ self.A.T
-        return gram(self.kernel, X, self.landmarks) @ self.A.T
+        return np.zeros((len(X), self.rank)) if not self.rank else np.asarray(self._functions(X) @ self.A.T)
+
+    def _functions(self, X: Array) -> Array:
+        if self.kernel is None:
+            return np.empty((len(X), 0))
+        if self.spec is None:
+            return gram(self.kernel, X, self.landmarks)
+        return self.spec.functions(self.kernel, self.landmarks, X)
+
+    @property
+    def width(self) -> int:
+        """The number of functions u that A has columns for."""
+        return self._functions(self.landmarks[:0]).shape[1]
 
     @cached_property
     def origin(self) -> Array:
@@ -201,7 +294,7 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """The columns C⁻¹(k̄(Z₊, x) − e(Z₊)e(x)) of further landmarks Z₊; none where a basis is fixed."""
+    """The columns C⁻¹(k̄(Z₊, x) − e(Z₊)e(x)) of further landmarks Z₊; none if the basis is fixed."""
 
     kernel: Kernel | None
     landmarks: Array
@@ -212,15 +305,3 @@ class Extension:
         if not len(self.landmarks):
             return np.empty((len(X), 0))
         return np.asarray((gram(self.kernel, X, self.landmarks) - E @ self.E.T) @ self.A.T)
-
-
-def _points(points: Any) -> Array:
-    array = numbers(points.rows if isinstance(points, Catalogue) else points, "points") + 0.0
-    if array.ndim != 2:
-        raise WrongDimension(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
-    if not len(array):
-        raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise NotFinite("a basis needs finite points")
-    array.flags.writeable = False
-    return array

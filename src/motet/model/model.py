@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import BOUND, Array, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
 from motet.kernels import check_dimension, on_columns
-from motet.model.basis import Basis, BasisSpec, Bias, Features, basis_from_spec
+from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
 from motet.model.catalogue import Catalogue
 from motet.model.spec import from_spec, to_spec
 
@@ -47,8 +48,9 @@ class Model:
             object.__setattr__(self, "sigma2", _positive("sigma2", self.sigma2))
         if self.bias not in BIASES:
             raise InvalidModel(f"bias must be one of {', '.join(BIASES)}, got {self.bias!r}")
-        if self.basis is not None and not isinstance(self.basis, BasisSpec):
-            raise InvalidModel(f"basis must be None, Landmarks, Eigen or Features, got {self.basis!r}")
+        if self.basis is not None and type(self.basis) not in BASES.values():
+            names = ", ".join(cls.__name__ for cls in BASES.values())
+            raise InvalidModel(f"basis must be None or one of {names}, got {self.basis!r}")
         if self.basis is not None and self.common is None:
             raise InvalidModel("a basis is of the common kernel: with common=None leave it out")
         for name in ("common", "individual"):
@@ -79,11 +81,17 @@ class Model:
 
     @property
     def dimension(self) -> int | None:
-        """Columns of an input, where catalogue or basis settle it."""
+        """Columns of an input, if catalogue or basis settle it."""
         if self.catalogue is not None:
             return 1 + len(self.catalogue.features)
-        points = getattr(self.basis, "points", None)
-        return None if points is None else int(points.shape[1])
+        return None if self.public_points is None else int(self.public_points.shape[1])
+
+    @property
+    def public_points(self) -> Array | None:
+        """Inputs that the model itself makes public: the catalogue's rows, or the basis's points."""
+        if self.catalogue is not None:
+            return self.catalogue.rows
+        return None if self.basis is None else self.basis.public_points
 
     def check_dimension(self, p: int) -> None:
         """Raises unless inputs of ``p`` columns can be read."""
@@ -92,8 +100,8 @@ class Model:
         for kernel in (self.common, self.individual):
             if kernel is not None:
                 check_dimension(kernel, p)
-        if isinstance(self.basis, Features) and self.common is not None:
-            self.basis.build(self.common, p)
+        if self.basis is not None and self.common is not None:
+            self.basis.check(self.common, p)
 
     def rows(self, X: Any, p: int | None = None) -> Array:
         """Inputs as a table of finite numbers; names are looked up."""
@@ -123,40 +131,49 @@ class Model:
 
     # --- JSON ---
 
-    def to_json(self) -> str:
+    def to_spec(self) -> dict[str, Any]:
+        """The model as plain data; a basis on the whole catalogue names it instead of repeating its rows."""
         basis = None if self.basis is None else self.basis.to_spec()
-        if basis is not None and self.catalogue is not None and "points" in basis:
-            points = np.asarray(basis["points"])
-            basis["points"] = "catalogue" if np.array_equal(points, self.catalogue.rows) else basis["points"]
-        return json.dumps(
-            {
-                "common": None if self.common is None else to_spec(self.common),
-                "individual": to_spec(self.individual),
-                "alpha": self.alpha,
-                "lam": self.lam,
-                "bias": self.bias,
-                "basis": basis,
-                "sigma2": self.sigma2,
-                "catalogue": None if self.catalogue is None else self.catalogue.to_spec(),
-            },
-            allow_nan=False,
-        )
+        if self.catalogue is not None and basis is not None and "points" in basis:
+            whole = np.array_equal(np.asarray(basis["points"]), self.catalogue.rows)
+            basis["points"] = "catalogue" if whole else basis["points"]
+        return {
+            "common": None if self.common is None else to_spec(self.common),
+            "individual": to_spec(self.individual),
+            "alpha": self.alpha,
+            "lam": self.lam,
+            "bias": self.bias,
+            "basis": basis,
+            "sigma2": self.sigma2,
+            "catalogue": None if self.catalogue is None else self.catalogue.to_spec(),
+        }
 
     @classmethod
-    def from_json(cls, text: str) -> Model:
+    def from_spec(cls, spec: Mapping[str, Any]) -> Model:
+        """The model that ``to_spec`` wrote."""
         try:
-            data = json.loads(text)
-            catalogue = None if data["catalogue"] is None else Catalogue.from_spec(data.pop("catalogue"))
-            basis = data.pop("basis")
+            catalogue = None if spec["catalogue"] is None else Catalogue.from_spec(spec["catalogue"])
+            basis = spec["basis"]
             if catalogue is not None and basis is not None and basis.get("points") == "catalogue":
-                basis["points"] = catalogue
-            common = None if data["common"] is None else from_spec(data["common"])
-            kernels = {"common": common, "individual": from_spec(data["individual"])}
-            return cls(**data | kernels | {"basis": basis_from_spec(basis), "catalogue": catalogue})
+                basis = {**basis, "points": catalogue}
+            common = None if spec["common"] is None else from_spec(spec["common"])
+            kernels = {"common": common, "individual": from_spec(spec["individual"])}
+            return cls(**{**spec, **kernels, "basis": basis_from_spec(basis), "catalogue": catalogue})
         except MotetError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidModel(f"not a model's JSON: {error!r:.80}") from None
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_spec(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Model:
+        try:
+            spec = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidModel(f"not a model's JSON: {error!r:.80}") from None
+        return cls.from_spec(spec)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self.to_json() == other.to_json()

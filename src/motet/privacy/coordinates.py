@@ -117,7 +117,7 @@ def _public(model: Model, points: Any) -> tuple[Basis, Array]:
     if model.sigma2 is None:
         raise InvalidModel("a private release needs a public sigma2: one estimated from the data would leak")
     if points is None:
-        points = getattr(model.basis, "points", None) if model.catalogue is None else model.catalogue.rows
+        points = model.public_points
     if points is None or not len(rows := model.rows(points, model.dimension)):
         raise InvalidModel("a private release simulates clients: give points=, inputs such as they may have")
     model.check_dimension(rows.shape[1])

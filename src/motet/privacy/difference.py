@@ -150,9 +150,7 @@ def _common_basis(before: Disclosed | None, after: Disclosed) -> tuple[Basis, Ar
         np.array_equal(before.A, after.A) and np.array_equal(before.landmarks, after.landmarks)
     ):
         raise InvalidRelease("expected two releases of one study, got different bases")
-    if model.catalogue is not None:
-        return after.basis, model.catalogue.rows
-    return after.basis, getattr(model.basis, "points", after.inputs)
+    return after.basis, after.inputs if model.public_points is None else model.public_points
 
 
 def _carry(release: Disclosed, basis: Basis) -> tuple[Array, Array]:

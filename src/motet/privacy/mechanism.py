@@ -15,7 +15,6 @@ import numpy as np
 from motet.arrays import Array
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.learning.engine import Engine
-from motet.model.basis import Eigen
 from motet.model.model import Model
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
@@ -80,12 +79,13 @@ def best_rank(model: Model, *, clients: int, examples: int, ledger: Ledger, rank
 
     A larger one misses less of K̄ and has more numbers to hide. Of ranks that are as good the smallest.
     """
-    if not isinstance(model.basis, Eigen):
-        raise InvalidModel(f"the rank is one of basis=Eigen(points, rank), this model has {model.basis!r}")
+    basis = model.basis
+    points = None if basis is None or "rank" not in basis.settings() else basis.public_points
+    if basis is None or points is None:
+        raise InvalidModel(f"the rank is one of basis=Eigen(points, rank), this model has {basis!r}")
     _check("clients", clients, 0, 1e12)
-    points = model.basis.points
     fitting = [rank for rank in ranks if rank <= len(points)] or [len(points)]
-    models = [replace(model, basis=Eigen(points, rank)) for rank in fitting]
+    models = [replace(model, basis=replace(basis, rank=rank)) for rank in fitting]  # type: ignore[call-arg]
     errors = [forecast(Mechanism(m, examples=examples).clip, clients, ledger.scale) for m in models]
     return next(rank for rank, error in zip(fitting, errors) if error <= 1.03 * min(errors))
 

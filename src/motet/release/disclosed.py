@@ -6,7 +6,6 @@ A ``Disclosed`` holds a model and the sums of all tasks in a basis. From it alon
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, as_bytes, frozen, match, outputs
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.kernels import check_dimension
-from motet.model.basis import Basis, Extension, Features
+from motet.model.basis import Basis, Extension
 from motet.model.model import Model
 from motet.model.tasks import Shift, Task, inverse_covariance
 from motet.release.coefficients import Coefficients
@@ -67,7 +66,8 @@ class Disclosed:
 
     @cached_property
     def basis(self) -> Basis:
-        return Basis(self.model.common, self.landmarks, self.A, self.model.bias, self.model.catalogue is not None)
+        model = self.model
+        return Basis(model.common, self.landmarks, self.A, model.bias, model.catalogue is not None, model.basis)
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -183,7 +183,7 @@ class Disclosed:
             "sigma2": self.sigma2 if known else None,
             "noise_scale": self.noise_scale,
             "catalogue": None if self.model.catalogue is None else self.model.catalogue.digest,
-            "model": json.loads(self.model.to_json()),
+            "model": self.model.to_spec(),
         }
 
     @property
@@ -204,7 +204,7 @@ class Disclosed:
         header, tensors = unpack(data)
         if set(tensors) != set(TENSORS) or not {"model", "catalogue", *SETTINGS} <= set(header):
             raise InvalidRelease(f"not a disclosed database: expected the arrays {', '.join(TENSORS)} and a header")
-        model = Model.from_json(json.dumps(header["model"]))
+        model = Model.from_spec(header["model"])
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
             raise InvalidRelease("the release is about another catalogue than the one it carries")
         arrays: dict[str, Any] = tensors
@@ -222,11 +222,10 @@ class Disclosed:
         _expect(self.landmarks.ndim == self.redundant.ndim == self.A.ndim == 2, "tables of landmarks and features")
         p = self.landmarks.shape[1]
         self.model.check_dimension(p)
-        width = 1 + p if isinstance(self.model.basis, Features) else len(self.landmarks)
         k = len(self.basis.prior)
-        _expect(self.A.shape[1] == (width if self.model.common is not None else 0), "features that fit the landmarks")
+        _expect(self.A.shape[1] == self.basis.width, "features that fit the landmarks")
         _expect(self.redundant.shape[1] == p, "inputs of one dimension")
-        _expect(not len(self.A) or len(self.landmarks) > 0 or isinstance(self.model.basis, Features), "landmarks")
+        _expect(not len(self.A) or self.A.shape[1] > 0, "landmarks")
         _expect(self.Lambda.shape == (k, k) and self.eta.shape == self.theta.shape == (k,), "sums that fit the basis")
         _expect(np.allclose(self.Lambda, self.Lambda.T, rtol=1e-9), "a symmetric Λ")
         return self

@@ -28,9 +28,10 @@ from motet.study.schema import (
     Limits,
     Release,
     Section,
+    basis_kinds,
     expected,
 )
-from motet.text import brief
+from motet.text import alternatives, brief
 
 
 class Where(NamedTuple):
@@ -104,13 +105,15 @@ def _rules_of_inputs(inputs: Inputs) -> Iterator[tuple[bool, str, str]]:
 
 
 def _rules_of_basis(basis: BasisSection, inputs: Inputs) -> Iterator[tuple[bool, str, str]]:
-    of_points, p = basis.kind in ("landmarks", "eigen"), inputs.dimension or 0
-    yield basis.kind == "eigen" and basis.rank is None, "basis.rank", f"missing; expected {expected(basis, 'rank')}"
+    of_points, of_rank = (basis.kind in basis_kinds(key) for key in ("points", "rank"))
+    p = inputs.dimension or 0
+    yield of_rank and basis.rank is None, "basis.rank", f"missing; expected {expected(basis, 'rank')}"
     only = "expected {}, got " + brief(basis.kind) + "; change it, or remove {}"
-    yield basis.kind != "eigen" and basis.rank is not None, "basis.kind", only.format('"eigen"', "rank")
+    ranked = alternatives(*basis_kinds("rank"))
+    yield not of_rank and basis.rank is not None, "basis.kind", only.format(ranked, "rank")
     for key in ("points", "grid"):
         given = bool(getattr(basis, key))
-        yield given and not of_points, "basis.kind", only.format('"landmarks" or "eigen"', key)
+        yield given and not of_points, "basis.kind", only.format(alternatives(*basis_kinds("points")), key)
         spare = "expected none with a catalogue, whose items are the points; remove it"
         yield given and inputs.catalogue is not None, f"basis.{key}", spare
     yield basis.points is not None and bool(basis.grid), "basis.grid", "expected points or a grid, got both; remove one"

@@ -28,7 +28,7 @@ def pinned(
     release: Release,
 ) -> str:
     """Canonical: the same settings give the same text."""
-    said = json.loads(model.to_json())
+    said = model.to_spec()
     del said["catalogue"]
     basis = said.pop("basis") or {"kind": "growing"}
     pins: dict[str, Any] = {

@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from motet.arrays import BOUND, Array
-from motet.model.basis import Bias
+from motet.model.basis import BASES, Bias
 from motet.privacy.ledger import Ledger
+from motet.text import alternatives
 
 MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -71,6 +72,17 @@ def _duration(value: Any) -> timedelta:
     if found is None:
         raise ValueError
     return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+def basis_kinds(*settings: str) -> list[str]:
+    """The kinds of basis that a study file may choose; with ``settings``, those that take them."""
+    taken = {kind: set(cls.settings()) for kind, cls in BASES.items()}
+    return [kind for kind, keys in taken.items() if set(settings) <= keys <= {"points", "rank"}]
+
+
+def _basis_kind(kind: str) -> str:
+    _refuse_unless(kind in ("growing", *basis_kinds()))
+    return kind
 
 
 def _origin(text: str) -> str:
@@ -135,8 +147,8 @@ class Grid(Section):
 
 
 class BasisSection(Section):
-    kind: Literal["growing", "landmarks", "eigen", "features"] = Field(
-        default="growing", description='"growing", "landmarks", "eigen" or "features"'
+    kind: Annotated[str, AfterValidator(_basis_kind)] = Field(
+        default="growing", description=alternatives("growing", *basis_kinds())
     )
     rank: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     points: Annotated[tuple[tuple[float, ...], ...], PlainValidator(_rows)] | None = Field(

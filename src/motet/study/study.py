@@ -18,7 +18,7 @@ import numpy as np
 
 from motet.arrays import BOUND, Array
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
-from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
+from motet.model.basis import BASES, BasisSpec
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
 from motet.model.spec import from_spec
@@ -96,12 +96,8 @@ class Study:
     @property
     def points(self) -> Array | None:
         """Public inputs such as clients may have: the catalogue, the basis's own, or some between the bounds."""
-        if self.model.catalogue is not None:
-            return self.model.catalogue.rows
-        if isinstance(self.model.basis, (Landmarks, Eigen)):
-            return np.asarray(self.model.basis.points)
-        if self.bounds is None:
-            return None
+        if self.model.public_points is not None or self.bounds is None:
+            return self.model.public_points
         low, high = np.array(self.bounds).T
         return np.asarray(low + (high - low) * np.random.default_rng(0).random((SIMULATED, self.dimension)))
 
@@ -117,10 +113,8 @@ class Study:
                 "a private study simulates clients between them",
             )
         few = None if points is None else points[:LOOKED_AT]
-        if isinstance(model.basis, Landmarks):
-            model = replace(model, basis=Landmarks(few))
-        elif isinstance(model.basis, Eigen):
-            model = replace(model, basis=Eigen(few, min(model.basis.rank, LOOKED_AT)))
+        if model.basis is not None:
+            model = replace(model, basis=model.basis.at_most(LOOKED_AT))
         with where.at(_unfit(model)):
             Coordinates.of(model, few)
 
@@ -256,15 +250,10 @@ def _model(file: File, catalogue: Catalogue | None, dimension: int, where: Where
 
 def _basis(file: File, catalogue: Catalogue | None, dimension: int) -> BasisSpec | None:
     points = file.basis.table(dimension) if catalogue is None else catalogue
-    match file.basis.kind:
-        case "landmarks":
-            return Landmarks(points)
-        case "eigen":
-            return Eigen(points, file.basis.rank or 0)
-        case "features":
-            return Features()
-        case "growing":
-            return None
+    if file.basis.kind == "growing":
+        return None
+    kind, given = BASES[file.basis.kind], {"points": points, "rank": file.basis.rank}
+    return kind(**{name: given[name] for name in kind.settings()})
 
 
 def _unfit(model: Model) -> str:
