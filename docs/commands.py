@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 from typer.models import ArgumentInfo, OptionInfo
 
 from motet.cli.app import COMMANDS
-from motet.study.draft import Draft
+from motet.study.template import Draft
 
 PAGE = Path(__file__).with_name("commands.md")
 TYPES = {str: "text", int: "number", float: "number", Path: "file", bool: ""}

@@ -39,13 +39,15 @@ class MotetError(Exception):
     """Root of the tree."""
 
     code = "motet_error"
-    where: str | None = None  # in what was given, such as "examples.3"
+
+    def __init__(self, *args: object, where: str | None = None) -> None:
+        """``where`` is the place in what was given, such as "examples.3", a study file's key or a model's field."""
+        super().__init__(*args)
+        self.where = where
 
     def reworded(self, message: str) -> Self:
         """The same error with another message."""
-        other = type(self)(message)
-        other.where = self.where
-        return other
+        return type(self)(message, where=self.where)
 
 
 class InvalidData(MotetError, ValueError):

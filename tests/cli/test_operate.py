@@ -67,7 +67,7 @@ def test_init_mistakes(tmp_path: Path) -> None:
     there.write_text("mine", encoding="utf-8")
     new = tmp_path / "new.toml"
     check_mistakes(
-        ("there.toml is there already: choose another name, or overwrite it with --force", ["init", there]),
+        ("there.toml already exists: choose another name, or overwrite it with --force", ["init", there]),
         ("expected --catalogue or --dimension, got both", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
         ("cannot read a.csv: No such file or directory", ["init", new, "--catalogue", "a.csv"]),
         ('there.toml, release.every: expected a time such as "30s"', ["init", there, "--force", "--every", "daily"]),
@@ -209,10 +209,10 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         (tmp_path / "pg.toml").write_text(EXACT + url, encoding="utf-8")
         assert good(run("backup", path, tmp_path / "b.zip"))
         check_mistakes(
-            ("b.zip is there already", ["backup", path, tmp_path / "b.zip"]),
+            ("b.zip already exists", ["backup", path, tmp_path / "b.zip"]),
             ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
             ("got PostgreSQL: back it up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
-            ("there is there already: choose another folder", ["restore", tmp_path / "b.zip", there]),
+            ("there already exists: choose another folder", ["restore", tmp_path / "b.zip", there]),
             ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
             ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),
         )

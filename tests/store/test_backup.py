@@ -84,18 +84,18 @@ def test_a_study_whose_files_lie_apart_is_restored_to_one_folder(tmp_path: Path)
 def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         file = saved(study)
-        with pytest.raises(InvalidStore, match=r"backup\.zip is there already"):
+        with pytest.raises(InvalidStore, match=r"backup\.zip already exists"):
             back_up(study.study, file)
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "something").touch()
-        with pytest.raises(InvalidStore, match="full is there already"):
+        with pytest.raises(InvalidStore, match="full already exists"):
             restore(file, tmp_path / "full")
         with pytest.raises(InvalidData, match="set this machine's clock"):
             restore(file, tmp_path / "early", now=study.now - 1)
         with pytest.raises(InvalidData, match="expected as the last version one from 0"):
             restore(file, tmp_path / "early", now=study.now, last=-1)
         study.study.path.write_text(PRIVATE, encoding="utf-8")
-        with pytest.raises(InvalidStore, match=r"release\.policy: this store was started as"):
+        with pytest.raises(InvalidStore, match=r'release\.policy: expected "exact", fixed at the first start'):
             back_up(Study.load(study.study.path), tmp_path / "other.zip")
         inline = EXACT.replace("[study]", 'store = { url = "sqlite:///x/study.db" }\n[study]')
         (tmp_path / "x").symlink_to(tmp_path)

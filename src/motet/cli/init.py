@@ -43,7 +43,7 @@ def init(
     said = {key: value for key, value in given.items() if value is not None}
     with one_line_errors():
         _check(said)
-        from motet.study.draft import Draft, check_new
+        from motet.study.template import Draft, check_new
 
         check_new(file, force=force)
         if sys.stdin.isatty():
@@ -83,7 +83,7 @@ def _ask(said: dict[str, Any]) -> None:
 def _asked(
     said: dict[str, Any], key: str, question: str, read: Callable[[str], Any], default: str | None = None
 ) -> None:
-    from motet.study.draft import Draft
+    from motet.study.template import Draft
 
     if key not in said:
         said[key] = _prompt(question, str(getattr(Draft(), key)) if default is None else default, read)

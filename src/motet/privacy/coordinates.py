@@ -108,14 +108,18 @@ def _public(model: Model, points: Any) -> tuple[Basis, Array]:
     if model.common is not None and model.basis is None:
         raise InvalidModel(
             "a growing basis shows which inputs came, so a private release needs a fixed one: "
-            "a catalogue with Eigen(catalogue, rank), a grid with Landmarks(points), or Features() where K̄ is linear"
+            "a catalogue with Eigen(catalogue, rank), a grid with Landmarks(points), or Features() where K̄ is linear",
+            where="basis",
         )
     if not model.common_share:
-        raise InvalidModel("with alpha 0 nothing is shared, so there is nothing to release: take a larger alpha")
+        refusal = "with alpha 0 nothing is shared, so there is nothing to release: take a larger alpha"
+        raise InvalidModel(refusal, where="alpha")
     if model.common is None and model.bias == "none":
-        raise InvalidModel("without a common kernel and a bias nothing is shared: give the model one of them")
+        refusal = "without a common kernel and a bias nothing is shared: give the model one of them"
+        raise InvalidModel(refusal, where="bias")
     if model.sigma2 is None:
-        raise InvalidModel("a private release needs a public sigma2: one estimated from the data would leak")
+        refusal = "a private release needs a public sigma2: one estimated from the data would leak"
+        raise InvalidModel(refusal, where="sigma2")
     if points is None:
         points = model.public_points
     if points is None or not len(rows := model.rows(points, model.dimension)):

@@ -39,6 +39,7 @@ from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import docs_page, study_page
 from motet.store import clients, releases
 from motet.store import examples as stored
+from motet.study.limits import check_example, check_examples
 from motet.study.study import Study
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
@@ -120,7 +121,7 @@ async def send(me: CallerDep, body: NewExamples) -> dict[str, int]:
 
 def _addition(me: Caller, body: NewExamples) -> stored.Addition:
     study, new = me.service.study, body.examples
-    X, y, noise = study.check_examples([one.x for one in new], [one.y for one in new], [one.noise for one in new])
+    X, y, noise = check_examples(study, [one.x for one in new], [one.y for one in new], [one.noise for one in new])
     columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
     return stored.Addition(me.id, columns, study.limits.examples_per_client)
 
@@ -174,7 +175,7 @@ async def my_coefficients(me: CallerDep) -> dict[str, Any]:
 async def replace_example(me: CallerDep, id: Id, body: NewExample) -> dict[str, str]:
     """Replace one of the client's examples; the old values leave the disk before the response. Returns the id."""
     study = me.service.study
-    row, y, noise = study.check_example(body.x, body.y, body.noise, where="body")
+    row, y, noise = check_example(study, body.x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
     await me.service.write(partial(stored.replace, client=me.id, example=example), scrub=True)
     return {"id": id}

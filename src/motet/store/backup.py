@@ -100,7 +100,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
                 path.unlink()
                 raise
     except FileExistsError:
-        raise InvalidStore(f"{path} is there already: choose another name, or move it away") from None
+        raise InvalidStore(f"{path} already exists: choose another name, or move it away") from None
     except OSError as error:
         raise InvalidStore(f"cannot write {path}: {error.strerror}; choose another place") from None
 

@@ -43,7 +43,7 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
     """
     now = time.time() if now is None else now
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidStore(f"{folder} is there already: choose another folder, or move it away")
+        raise InvalidStore(f"{folder} already exists: choose another folder, or move it away")
     try:
         folder.absolute().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder.absolute().parent) as near:

@@ -1,7 +1,7 @@
-"""What the first start of a study pins in its store, as JSON under the study file's own keys.
+"""The settings that the first start of a study pins in its database, as JSON under the study file's own keys.
 
-Under ``private`` all of it stays: another budget, model or clip would undo the promise. Under ``exact`` a model may be
-improved and a catalogue grow, but rows that were learned from keep their meaning, and the policy stays.
+Under ``private`` all of them are fixed: another budget, model or clip would undo the promise. Under ``exact`` a model
+may be improved and a catalogue grow, but the policy is fixed, and so are the items of the catalogue.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def pinned(
     release: Release,
 ) -> str:
     """Canonical: the same settings give the same text."""
-    said = model.to_spec()
-    del said["catalogue"]
-    basis = said.pop("basis") or {"kind": "growing"}
+    spec = model.to_spec()
+    del spec["catalogue"]
+    basis = spec.pop("basis") or {"kind": "growing"}
     pins: dict[str, Any] = {
         "format": FORMAT,
         "release.policy": release.policy,
@@ -40,7 +40,7 @@ def pinned(
         "limits.y": limits.y,
         "limits.noise": limits.noise,
     }
-    pins |= {f"model.{key}": value for key, value in said.items()}
+    pins |= {f"model.{key}": value for key, value in spec.items()}
     pins |= {f"basis.{key}": value for key, value in basis.items()}
     if release.policy == "private":
         budget = ("epsilon", "delta", "releases", "per", "examples")
@@ -49,18 +49,18 @@ def pinned(
 
 
 def _digests(catalogue: Catalogue) -> list[str]:
-    """Of every row, so that the one that changed can be named."""
+    """Of every item, so that a refusal can name the one that changed."""
     vectors = catalogue.vectors.astype("<f8")
     rows = (json.dumps(name).encode() + vector.tobytes() for name, vector in zip(catalogue.names, vectors))
     return [hashlib.sha256(row).hexdigest()[:32] for row in rows]
 
 
 def contradiction(then: str, now: str, catalogue: Catalogue | None) -> str | None:
-    """Why settings contradict those pinned before, naming the key; None where they do not."""
+    """Why settings contradict those pinned before, naming the key; None if they do not."""
     try:
         before, after = json.loads(then), json.loads(now)
         if before["format"] != FORMAT:
-            return f"format: this version reads pinned settings of format {FORMAT}, got {brief(before['format'])}"
+            return f"format: expected pinned settings of format {FORMAT}, got {brief(before['format'])}"
         return _contradiction(before, after, catalogue)
     except (ValueError, KeyError, TypeError, RecursionError):
         return f"format: expected settings that a study pinned, got {brief(then)}"
@@ -68,34 +68,31 @@ def contradiction(then: str, now: str, catalogue: Catalogue | None) -> str | Non
 
 def _contradiction(then: Mapping[str, Any], now: Mapping[str, Any], catalogue: Catalogue | None) -> str | None:
     if then["release.policy"] != now["release.policy"]:
-        return (
-            f"release.policy: this store was started as {brief(then['release.policy'])} and stays so, "
-            f"got {brief(now['release.policy'])}"
-        )
-    rows = then["inputs.catalogue"], now["inputs.catalogue"]
-    if (rows[0] is None) != (rows[1] is None):
-        kinds = ["names in a catalogue" if some is not None else "lists of numbers" for some in rows]
-        return f"inputs.catalogue: inputs of this store are {kinds[0]}, got {kinds[1]}"
+        return _differs("release.policy", then, now)
+    items = then["inputs.catalogue"], now["inputs.catalogue"]
+    if (items[0] is None) != (items[1] is None):
+        kinds = ["lists of numbers" if some is None else "names in a catalogue" for some in items]
+        return f"inputs.catalogue: expected {kinds[0]}, fixed at the first start, got {kinds[1]}"
     if then["inputs.dimension"] != now["inputs.dimension"]:
-        return _other("inputs.dimension", then, now)
-    if catalogue is not None and (reason := _rows(*rows, catalogue, appending=now["release.policy"] == "exact")):
-        return reason
+        return _differs("inputs.dimension", then, now)
+    if catalogue is not None and (reason := _items(*items, catalogue, growing=now["release.policy"] == "exact")):
+        return f"inputs.catalogue: {reason}"
     if now["release.policy"] == "exact":
         return None
     keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-    return _other(keys[0], then, now) if keys else None
+    return _differs(keys[0], then, now) if keys else None
 
 
-def _other(key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    return f"{key}: this store was started with {brief(then.get(key))}, which is fixed, got {brief(now.get(key))}"
+def _differs(key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    return f"{key}: expected {brief(then.get(key))}, fixed at the first start, got {brief(now.get(key))}"
 
 
-def _rows(then: list[str], now: list[str], catalogue: Catalogue, *, appending: bool) -> str | None:
+def _items(then: list[str], now: list[str], catalogue: Catalogue, *, growing: bool) -> str | None:
     for row, (before, after) in enumerate(zip(then, now)):
         if before != after:
-            name = brief(catalogue.names[row])
-            return f"inputs.catalogue: item {row + 1} ({name}) is another than this store has"
-    if len(now) < len(then) or (len(now) > len(then) and not appending):
-        kept = "may be appended to, not cut" if appending else "is fixed in a private study"
-        return f"inputs.catalogue: the catalogue {kept}; expected {len(then)} items, got {len(now)}"
+            return f"item {row + 1} ({brief(catalogue.names[row])}) differs from the one at the first start"
+    if growing and len(now) < len(then):
+        return f"expected at least {len(then)} items, got {len(now)}: items may be appended, not removed"
+    if not growing and len(now) != len(then):
+        return f"expected {len(then)} items, got {len(now)}: the catalogue of a private study is fixed"
     return None

@@ -12,16 +12,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-from motet.arrays import BOUND, Array
+from motet.arrays import BOUND, Array, finite_number
 from motet.model.basis import BASES, Bias
 from motet.privacy.ledger import Ledger
 from motet.text import alternatives
 
-MOST_POINTS = 5000  # of a basis: their kernel matrix must fit into memory
+MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 STORE_URLS = '"sqlite:///file.db" or "postgresql+psycopg://…"'
+STORE_URL = re.compile(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*")
 
-# --- what values may be; whatever the reason of a refusal, the key's description is shown ---
+# --- validators of values; whatever the reason of a refusal, its text is the key's description ---
 
 
 def _refuse_unless(right: bool) -> None:
@@ -30,8 +31,10 @@ def _refuse_unless(right: bool) -> None:
 
 
 def _number(value: Any) -> float:
-    _refuse_unless(isinstance(value, (int, float)) and not isinstance(value, bool) and -BOUND < value < BOUND)
-    return float(value)
+    number = finite_number(value)
+    if number is None:
+        raise ValueError
+    return number
 
 
 def _pair(value: Any) -> tuple[float, float]:
@@ -57,7 +60,7 @@ def _pairs(value: Any) -> tuple[tuple[float, float], ...]:
 
 
 def _rows(value: Any) -> tuple[tuple[float, ...], ...]:
-    _refuse_unless(isinstance(value, list) and 0 < len(value) <= MOST_POINTS)
+    _refuse_unless(isinstance(value, list) and 0 < len(value) <= MAX_BASIS_POINTS)
     _refuse_unless(all(isinstance(row, list) and row for row in value))
     return tuple(tuple(map(_number, row)) for row in value)
 
@@ -68,16 +71,16 @@ def _line(text: str) -> str:
 
 
 def _duration(value: Any) -> timedelta:
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", value) if isinstance(value, str) else None
-    if found is None:
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
 def basis_kinds(*settings: str) -> list[str]:
     """The kinds of basis that a study file may choose; with ``settings``, those that take them."""
-    taken = {kind: set(cls.settings()) for kind, cls in BASES.items()}
-    return [kind for kind, keys in taken.items() if set(settings) <= keys <= {"points", "rank"}]
+    takes = {kind: set(cls.settings()) for kind, cls in BASES.items()}
+    return [kind for kind, keys in takes.items() if set(settings) <= keys <= {"points", "rank"}]
 
 
 def _basis_kind(kind: str) -> str:
@@ -91,7 +94,7 @@ def _origin(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    _refuse_unless(re.fullmatch(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*", text) is not None)
+    _refuse_unless(STORE_URL.fullmatch(text) is not None)
     return text
 
 
@@ -118,7 +121,7 @@ class About(Section):
     name: Line = Field(description='a name, one line of text such as "Music taste"')
 
 
-class Kernels(Section):
+class ModelSection(Section):
     lam: Positive = Field(description="a number above 0")
     individual: dict[str, Any] = Field(description='a kernel such as { kernel = "rbf", length_scale = 1.0 }')
     common: Annotated[dict[str, Any] | None, BeforeValidator(lambda value: None if value == "none" else value)] = Field(
@@ -143,7 +146,7 @@ class Inputs(Section):
 class Grid(Section):
     start: Number = Field(alias="from", description="a number")
     to: Number = Field(description="a number")
-    count: int = Field(ge=2, le=MOST_POINTS, description=f"a whole number from 2 to {MOST_POINTS}")
+    count: int = Field(ge=2, le=MAX_BASIS_POINTS, description=f"a whole number from 2 to {MAX_BASIS_POINTS}")
 
 
 class BasisSection(Section):
@@ -152,14 +155,14 @@ class BasisSection(Section):
     )
     rank: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     points: Annotated[tuple[tuple[float, ...], ...], PlainValidator(_rows)] | None = Field(
-        default=None, description=f"a list of points, each a list of numbers, at most {MOST_POINTS}"
+        default=None, description=f"a list of points, each a list of numbers, at most {MAX_BASIS_POINTS}"
     )
     grid: Annotated[tuple[Grid, ...], BeforeValidator(_listed)] = Field(
         default=(), description="{ from = 0.0, to = 1.0, count = 10 }, or a list with one such table for each column"
     )
 
     def table(self, dimension: int) -> Array | None:
-        """The points, or all of the grid; None where the file gives neither."""
+        """The points, or all of the grid; None if the file has neither."""
         if self.points is not None:
             return np.array(self.points)
         if not self.grid:
@@ -172,7 +175,7 @@ class BasisSection(Section):
 
 
 class Limits(Section):
-    """What an example may be; enforced when it comes."""
+    """Limits of an example; enforced when it is sent."""
 
     y: Annotated[Pair, AfterValidator(_wide)] | None = Field(
         default=None, description="[lowest, highest], two numbers such as [-10.0, 10.0]"
@@ -211,7 +214,7 @@ class Store(Section):
 
 
 class Server(Section):
-    """Where the server listens, to whom it answers, and how much it takes."""
+    """Where the server listens, whom it answers, and how much it takes."""
 
     host: Line = Field(default="127.0.0.1", description='an address such as "127.0.0.1"')
     port: int = Field(default=8000, ge=0, le=65535, description="a whole number from 0 (any free one) to 65535")
@@ -227,7 +230,7 @@ class Server(Section):
 
 class File(Section):
     study: About = Field(description="a section with a name")
-    model: Kernels = Field(description="a section with alpha, lam, common and individual")
+    model: ModelSection = Field(description="a section with alpha, lam, common and individual")
     inputs: Inputs = Field(description="a section with a catalogue or a dimension")
     basis: BasisSection = Field(default_factory=BasisSection, description="a section")
     limits: Limits = Field(default_factory=Limits, description="a section")

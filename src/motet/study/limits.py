@@ -1,0 +1,103 @@
+"""Examples checked against a study's limits: whatever is outside is refused, with the reason and the place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import BOUND, Array, finite_number
+from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
+from motet.study.study import Study
+from motet.text import brief
+
+ANY = (-BOUND, BOUND)
+
+
+def check_examples(
+    study: Study, xs: list[Any], ys: list[Any], noises: list[Any]
+) -> tuple[Array, Sequence[float], Sequence[float]]:
+    """Rows, outputs and noise of many examples; an error's ``where`` is the first that is refused."""
+    if _all_within(ys, study.limits.y or ANY) and _all_within(noises, study.limits.noise):
+        rows = _rows(study, xs)
+        if rows is not None:
+            return rows, ys, noises
+    checked = [check_example(study, *one, where=f"examples.{k}") for k, one in enumerate(zip(xs, ys, noises))]
+    each, y, noise = zip(*checked)
+    return np.array(each), y, noise
+
+
+def check_example(
+    study: Study, x: Any, y: Any, noise: Any = 1.0, *, where: str | None = None
+) -> tuple[Array, float, float]:
+    """An input's row, its output and noise; an error is about ``where``."""
+    try:
+        row = _row(study, x)
+        low, high = study.limits.y or ANY
+        if (output := _within(y, low, high)) is None:
+            raise InvalidData(f"y must be a number from {low:g} to {high:g}, got {brief(y)}")
+        low, high = study.limits.noise
+        if (variance := _within(noise, low, high)) is None:
+            raise InvalidNoise(f"noise must be a variance from {low:g} to {high:g}, got {brief(noise)}")
+        return row, output, variance
+    except MotetError as error:
+        error.where = where
+        raise
+
+
+def _row(study: Study, x: Any) -> Array:
+    """The row of a name, or of numbers within the bounds; numbers may also be the row of a name."""
+    catalogue, dimension = study.model.catalogue, study.dimension
+    if isinstance(x, str) and catalogue is not None:
+        try:
+            return np.asarray(catalogue.look_up([x])[0])
+        except UnknownName as error:
+            raise InvalidData(f"x must be a name: {error}") from None
+    x = x.tolist() if isinstance(x, np.ndarray) else x
+    numbers = [finite_number(value) for value in x] if isinstance(x, (list, tuple)) else [None]
+    if None in numbers:
+        expected = f"a list of {dimension} numbers" if catalogue is None else "a name in the catalogue"
+        raise InvalidData(f"x must be {expected}, got {brief(x)}")
+    if len(numbers) != dimension:
+        raise WrongDimension(f"x must have {dimension} numbers, got {len(numbers)}")
+    row = np.array(numbers, dtype=float) + 0.0
+    if catalogue is not None:
+        try:
+            catalogue.name_rows(row[None])
+        except UnknownName:
+            raise InvalidData(f"x must be a name in the catalogue, got numbers: {brief(row.tolist())}") from None
+    for column, (value, (low, high)) in enumerate(zip(row.tolist(), study.bounds or ())):
+        if not low <= value <= high:
+            raise InvalidData(f"x[{column}] must be a number from {low:g} to {high:g}, got {value:g}")
+    return row
+
+
+def _within(value: Any, low: float, high: float) -> float | None:
+    number = finite_number(value)
+    return number if number is not None and low <= number <= high else None
+
+
+# --- many at once: the same check, quick if all are plainly right ---
+
+
+def _rows(study: Study, xs: list[Any]) -> Array | None:
+    """The rows of inputs that are all plainly right."""
+    catalogue = study.model.catalogue
+    if catalogue is not None:
+        right = all(isinstance(x, str) and x in catalogue for x in xs)
+        return catalogue.look_up(xs) if right else None
+    if set(map(type, xs)) != {list} or set(map(len, xs)) != {study.dimension}:
+        return None
+    bounds = study.bounds or (ANY,) * study.dimension
+    return np.array(xs) + 0.0 if all(map(_all_within, zip(*xs), bounds)) else None
+
+
+def _all_within(values: Sequence[Any], limits: tuple[float, float]) -> bool:
+    """Whether all are floats within the limits; numpy would take longer for as few as a request has."""
+    if set(map(type, values)) != {float}:
+        return False
+    lowest, highest = min(values), max(values)
+    inside = limits[0] <= lowest and highest <= limits[1] and max(-lowest, highest) < BOUND
+    return inside and not math.isnan(sum(values))
