@@ -13,18 +13,15 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tests.scenarios.harness import Program
+from tests.scenarios.harness import FORKS, Place
 
 NOWHERE = "http://127.0.0.1:1"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
-FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.scenarios.launcher", "tests.cli.program", "motet.cli.app"])
 POOL = ThreadPoolExecutor(2)  # so many commands run at once
 
 
@@ -63,12 +60,12 @@ def _main(arguments: list[str], streams: tuple[Path, Path], environment: Mapping
     runpy.run_module("motet", run_name="__main__")
 
 
-def motet(at: Program | str, *arguments: object, **tokens: str) -> Run:
+def motet(at: Place | str, *arguments: object, **tokens: str) -> Run:
     """The program begins, with a ``client``'s or the ``operator``'s token or none, which it must never show."""
     return POOL.submit(_run_with_tokens, at, arguments, tokens)
 
 
-def _run_with_tokens(at: Program | str, arguments: tuple[object, ...], tokens: Mapping[str, str]) -> Ended:
+def _run_with_tokens(at: Place | str, arguments: tuple[object, ...], tokens: Mapping[str, str]) -> Ended:
     variables = {"client": "MOTET_TOKEN", "operator": "MOTET_OPERATOR_TOKEN"}
     address = at if isinstance(at, str) else at.url
     ended = run(*arguments, MOTET_URL=address, **{variables[whose]: token for whose, token in tokens.items()})

@@ -17,7 +17,7 @@ from motet.store import clients, examples
 from motet.store.clients import list_clients
 from motet.study.study import Study
 from tests.cli.program import ENVIRONMENT, good, refused, run
-from tests.scenarios.harness import CURVES, program, write_study
+from tests.scenarios.harness import CURVES, parts, write_study
 from tests.store.local_study import EXACT, PRIVATE, LocalStudy, local_study
 
 
@@ -123,7 +123,7 @@ def test_export_has_all_of_a_client_and_no_token(tmp_path: Path) -> None:
 
 def test_export_of_oneself(tmp_path: Path) -> None:
     body = CURVES + '[release]\npolicy = "exact"\nevery = "1d"\n'
-    with program(write_study(tmp_path, body)) as running:
+    with parts(write_study(tmp_path, body)) as running:
         with running.operator() as operator:
             (ann,) = operator.enroll(["ann"])
         with running.client(ann.token) as me:

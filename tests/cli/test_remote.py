@@ -31,7 +31,7 @@ from motet.client.client import Enrolled
 from motet.errors import Unauthorized
 from tests.cli.program import NOWHERE, Run, good, motet, predictions, refused, rows, table
 from tests.client.fake_server import learned
-from tests.scenarios.harness import CURVES, OPERATOR, Program, poll, program, write_study
+from tests.scenarios.harness import CURVES, OPERATOR, Place, parts, poll, write_study
 
 EXACT = f"""{CURVES}
 [limits]
@@ -68,8 +68,8 @@ CLIENTS = ("ann", "bea", "cem", "dora", "eve", "fay", "gus")
 
 @dataclass
 class Studies:
-    curves: Program
-    items: Program
+    curves: Place
+    items: Place
     clients: dict[str, Enrolled]  # of the curves
     guest: str  # a token of the items'
     early: dict[str, Run]  # what was answered before the first release
@@ -84,7 +84,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studies]:
     for name, more in (("curves", "max_body = 2000"), ("items", 'download = "clients"')):
         files[name].write_text(files[name].read_text(encoding="utf-8") + more + "\n", encoding="utf-8")
     with ExitStack() as stack:
-        curves, items = (stack.enter_context(program(files[name])) for name in ("curves", "items"))
+        curves, items = (stack.enter_context(parts(files[name])) for name in ("curves", "items"))
         early = {name: motet(curves, *arguments) for name, arguments in _early(tmp_path_factory, curves).items()}
         wait(early.values())
         with curves.operator() as operator, items.operator() as other:
@@ -97,12 +97,12 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studies]:
         yield Studies(curves, items, clients, guest.token, early)
 
 
-def _early(factory: pytest.TempPathFactory, curves: Program) -> dict[str, tuple[object, ...]]:
+def _early(factory: pytest.TempPathFactory, curves: Place) -> dict[str, tuple[object, ...]]:
     own = table(factory.mktemp("early") / "own.csv", "x,y\n1,2\n")
     return {"predict": ("predict", own, "--own", own), "download": ("download",), "audit": ("audit", curves.url)}
 
 
-def _teach(curves: Program, who: Enrolled, sign: float) -> None:
+def _teach(curves: Place, who: Enrolled, sign: float) -> None:
     x = np.linspace(0.0, 2.0, 7)
     with curves.client(who.token) as client:
         client.send_many(x[:, None], np.sin(3 * x) + sign * 0.3 * x)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from motet import Disclosed
 from motet.cli.app import app
 from tests.cli.program import NOWHERE, good, motet, predictions, refused, rows, table
-from tests.scenarios.harness import CURVES, OPERATOR, Program, program, write_study
+from tests.scenarios.harness import CURVES, OPERATOR, Place, parts, write_study
 
 STUDY = f"""{CURVES}
 [limits]
@@ -32,7 +32,7 @@ VISITS = "client,hours,y\n" + "".join(f"p{k % 4},{k / 5},{(k * k) % 7 - 3}\n" fo
 class Clinic:
     """A site with four clients who sent their visits, and one who sent nothing."""
 
-    server: Program
+    server: Place
     folder: Path
     before: Path  # the release before they came
 
@@ -57,7 +57,7 @@ class Clinic:
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
     folder = tmp_path_factory.mktemp("clinic")
-    with program(write_study(folder, STUDY)) as server:
+    with parts(write_study(folder, STUDY)) as server:
         found = Clinic(server, folder, folder / "before.safetensors")
         with server.operator() as operator:
             (other,) = operator.enroll(["other"])

@@ -35,8 +35,8 @@ individual = { kernel = "dot_product", sigma_0 = 1.0 }
 dimension = 1
 """
 START, END = 90.0, 40.0  # seconds; a busy machine imports slowly
-_forks = get_context("forkserver")
-_forks.set_forkserver_preload(["tests.scenarios.launcher"])
+FORKS = get_context("forkserver")  # of a process that has imported server, publisher and commands
+FORKS.set_forkserver_preload(["tests.scenarios.launcher"])
 
 
 def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -187,7 +187,7 @@ class Parts(Place):
     def start(self, name: str, point: str = "", arrivals: int = 1) -> None:
         target = {"server": launcher.server, "publisher": launcher.publisher}[name]
         log = self.study.with_suffix(".log")
-        part = _forks.Process(target=target, args=(self.study, log, OPERATOR, point, arrivals), daemon=True)
+        part = FORKS.Process(target=target, args=(self.study, log, OPERATOR, point, arrivals), daemon=True)
         part.start()
         self._parts[name] = part
         if name == "server" and not point:
@@ -228,6 +228,7 @@ class Parts(Place):
 
 @contextmanager
 def parts(study: Path) -> Iterator[Parts]:
+    """Served until the end, in a tenth of the time that ``program`` takes to begin."""
     running = Parts(study)
     try:
         yield running

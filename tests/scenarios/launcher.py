@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
+import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
 from motet.server.logs import log_to_stderr
 from motet.server.publisher import TICK_SECONDS, Publisher

@@ -19,7 +19,7 @@ from motet.errors import NotAllowed, NotReleased, Unauthorized
 from motet.model.spec import from_spec, to_spec
 from motet.study.study import Study
 from tests.oracles import Array, KernelFunction, Problem, direct
-from tests.scenarios.harness import CURVES, OPERATOR, Program, poll, program, write_study
+from tests.scenarios.harness import CURVES, OPERATOR, Place, parts, poll, write_study
 
 NAMES = ("ann", "bob", "cem", "dora", "eve")
 EACH = 14  # examples of a client
@@ -93,17 +93,17 @@ def simulated(study: Study, seed: int) -> dict[str, Data]:
 
 
 @pytest.fixture(scope="module", params=["growing", "catalogue"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp(request.param)
     rng = np.random.default_rng(0)
     rows = [f"item {k},{a!r},{b!r}" for k, (a, b) in enumerate(rng.normal(size=(ITEMS, 2)).tolist())]
     (folder / "items.csv").write_text("\n".join(["name,a,b", *rows]), encoding="utf-8")
     body = {"growing": GROWING, "catalogue": CATALOGUE}[request.param]
-    with program(write_study(folder, body + EXACT)) as running:
+    with parts(write_study(folder, body + EXACT)) as running:
         yield running
 
 
-def send_all(running: Program, person: Enrolled, data: Data, seed: int) -> None:
+def send_all(running: Place, person: Enrolled, data: Data, seed: int) -> None:
     """In random order and chunks, with repeats of ids among them and afterwards."""
     rng = np.random.default_rng(seed)
     order = np.concatenate([rng.permutation(len(data.y)), rng.integers(len(data.y), size=8)])
@@ -113,7 +113,7 @@ def send_all(running: Program, person: Enrolled, data: Data, seed: int) -> None:
             me.send_many([data.sent[k] for k in now], data.y[now], data.noise[now], [data.ids[k] for k in now])
 
 
-def send_concurrently(running: Program, people: list[Enrolled], data: dict[str, Data]) -> None:
+def send_concurrently(running: Place, people: list[Enrolled], data: dict[str, Data]) -> None:
     threads = [
         threading.Thread(target=send_all, args=(running, person, data[person.name], k), daemon=True)
         for k, person in enumerate(people)
@@ -171,7 +171,7 @@ def assert_same(found: Disclosed, expected: Disclosed) -> None:
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name)
 
 
-def test_all_ways_agree_and_the_forgotten_never_were(served: Program) -> None:
+def test_all_ways_agree_and_the_forgotten_never_were(served: Place) -> None:
     study = Study.load(served.study)
     whole = simulated(study, seed=1)
     data = {name: own.up_to(EACH - 3) if name == "ann" else own for name, own in whole.items()}
@@ -214,7 +214,7 @@ def more_counts_at_once(
     assert np.abs(found - oracle(study, data, "ann", probes)).max() > 1e-4
 
 
-def forgotten_was_never(served: Program, operator: Client, eve: Client, study: Study, data: dict[str, Data]) -> None:
+def forgotten_was_never(served: Place, operator: Client, eve: Client, study: Study, data: dict[str, Data]) -> None:
     outputs = [struct.pack(">d", y) for y in data["eve"].y]
     own_inputs = [struct.pack("<d", v) for v in data["eve"].X[4:-2].ravel()] if study.model.catalogue is None else []
     assert operator.release_now() == 2
@@ -233,7 +233,7 @@ def forgotten_was_never(served: Program, operator: Client, eve: Client, study: S
 
 def test_a_private_study_releases_by_the_clock_and_ends_with_its_budget(tmp_path: Path) -> None:
     X, y, probes = [[0.1], [0.5], [0.9]], [1.0, -0.5, 2.0], np.linspace(0, 1, 7)[:, None]
-    with program(write_study(tmp_path, PRIVATE)) as running, running.operator() as operator:
+    with parts(write_study(tmp_path, PRIVATE)) as running, running.operator() as operator:
         (ann,) = operator.enroll(["ann"])
         with running.client(ann.token) as me:
             me.send_many(X, y, ids=["1", "2", "3"])

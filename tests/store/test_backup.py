@@ -24,7 +24,7 @@ from motet.store.clients import summary
 from motet.store.releases import Gap, current_ledger, gaps
 from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
-from tests.scenarios.harness import CURVES, poll, program, write_study
+from tests.scenarios.harness import CURVES, parts, poll, write_study
 from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened
 from tests.store.test_verify import states
 
@@ -297,7 +297,7 @@ def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None
     """What was acknowledged before a backup began is in it; verification and backups disturb nobody."""
     body = CURVES + '[limits]\nexamples_per_client = 20000\n[release]\npolicy = "exact"\nevery = "1s"\n'
     made: list[tuple[int, Manifest, int]] = []
-    with program(write_study(tmp_path, body)) as running:
+    with parts(write_study(tmp_path, body)) as running:
         study = Study.load(running.study)
         with running.operator() as operator:
             (ann,) = operator.enroll(["ann"])
