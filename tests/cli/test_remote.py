@@ -156,7 +156,11 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
     usage = motet(curves, "send")
     for run, *words in (
         (motet(curves, "send", high, client=cem), "high.csv, row 4: y must be a number from -10 to 10, got 40"),
-        (motet(curves, "send", many, client=cem), "may have 100 examples", "sending them again changes nothing"),
+        (
+            motet(curves, "send", many, client=cem),
+            "limit of 100 examples per client exceeded",
+            "sending them again changes nothing",
+        ),
         (motet(curves, "send", wide, client=cem), "wide.csv: expected as many columns as inputs have numbers, 1,"),
         (motet(curves, "send", text, client=cem), "text.csv, row 2, column y: expected a finite number, got 'much'"),
         (motet(curves, "send", tmp_path / "none", client=cem), "cannot read", "check the file's name"),
