@@ -238,6 +238,10 @@ def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: W
     page = private.call("GET", "/").text
     assert "Growth &lt;of&gt; children" in page
     assert "ε spent 1.00" in page
+    assert "<td>none: the budget is spent; release 2 stays valid</td>" in page
+    refused = private.call("POST", "/v1/releases", "operator")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_allowed")
+    assert "the budget is spent" in refused.json()["error"]["message"]
 
 
 def test_noisy_sums_are_not_added_up_in_other_coordinates(private: World) -> None:
@@ -248,6 +252,7 @@ def test_noisy_sums_are_not_added_up_in_other_coordinates(private: World) -> Non
     assert private.release() == 1
     status = private.call("GET", "/v1/study").json()
     assert "a machine like the one that made the first" in status["refused"]
+    assert "no release: " in private.call("GET", "/").text
     assert status["budget"]["made"] == 1
     with private.service.store.transaction() as connection:
         put(connection, "coordinates", json.dumps([number * (1 + 1e-9) for number in mark]))

@@ -36,7 +36,7 @@ from motet.server.bodies import (
     read_examples,
 )
 from motet.server.metrics import CONTENT_TYPE
-from motet.server.pages import docs_page, study_page
+from motet.server.pages import docs_page, is_spent, study_page
 from motet.store import clients, releases
 from motet.store import examples as stored
 from motet.study.limits import check_example, check_examples
@@ -229,6 +229,8 @@ async def metrics(service: ServiceDep) -> Response:
 async def release_now(service: ServiceDep) -> dict[str, int]:
     """Make a release now and return its version; refused in a private study, which releases by the clock alone."""
     if service.study.private:
+        if is_spent((await service.status())["budget"]):
+            raise NotAllowed("the budget is spent: all planned releases are out, and the last one stays valid")
         raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {service.due}")
     sequence, before = await service.write(releases.request_release)
     deadline = time.monotonic() + MAX_RELEASE_SECONDS

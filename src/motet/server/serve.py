@@ -93,13 +93,13 @@ def serve(
     gc.freeze()  # modules stay: collections need not walk through them,
     gc.set_threshold(20_000)  # nor come with every request
     with publisher_process(path, log_format, log_level):
-        server = Server(config, announce)
+        server = AnnouncingServer(config, announce)
         server.run(sockets=[listener])
     if not server.started:
         raise MotetError("the server did not start: its log has the reason")
 
 
-class Server(uvicorn.Server):
+class AnnouncingServer(uvicorn.Server):
     """uvicorn's, with a callback for the moment when it answers."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:

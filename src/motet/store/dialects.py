@@ -57,7 +57,7 @@ class SQLite(Dialect):
     """A file, with a write-ahead log beside it while it is open."""
 
     name = "SQLite"
-    advice = "restore a backup if the file is damaged"
+    advice = "check the path and its permissions; restore a backup if the file is damaged"
     pragmas = (
         "journal_mode = WAL",
         "synchronous = FULL",
