@@ -39,9 +39,13 @@ class BasisSpec(ABC):
 
     kind: ClassVar[str]  # its name in JSON
 
+    def __post_init__(self) -> None:
+        if "points" in self.settings():
+            object.__setattr__(self, "points", _points(self.points))  # type: ignore[attr-defined]
+
     @property
     def public_points(self) -> Array | None:
-        """Public inputs that it is made of: its setting ``points``, if it has one."""
+        """Public inputs that it is made of: its setting ``points``, a table of numbers, if it has one."""
         return getattr(self, "points", None)
 
     @abstractmethod
@@ -95,9 +99,6 @@ class Landmarks(BasisSpec):
     points: Any
     kind: ClassVar[str] = "landmarks"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "points", _points(self.points))
-
     def __repr__(self) -> str:
         return f"Landmarks({len(self.points)} points)"
 
@@ -121,7 +122,7 @@ class Eigen(BasisSpec):
     kind: ClassVar[str] = "eigen"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", _points(self.points))
+        super().__post_init__()
         whole = isinstance(self.rank, (int, np.integer)) and not isinstance(self.rank, bool)
         if not whole or not 1 <= self.rank <= len(self.points):
             raise InvalidModel(f"Eigen needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
