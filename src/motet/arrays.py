@@ -1,4 +1,4 @@
-"""Arrays of numbers: their types, how they are read from what a caller gives, and rows matched by exact value."""
+"""Arrays of numbers: their types, how a caller's values are read or refused, and rows matched by exact value."""
 
 from __future__ import annotations
 
@@ -13,43 +13,53 @@ from motet.errors import InvalidData, InvalidNoise, NotFinite, WrongDimension
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
 
-FEW = 100  # rows that are looked up one by one
-SAMPLE = 2**14  # rows whose values are expected of the others
-BOUND = 1e150  # beyond it squares overflow
+MAX_LOOKUPS = 100  # rows that are looked up one by one
+SAMPLE_ROWS = 2**14  # whose values the other rows are expected to repeat
+CACHE_NUMBERS = 2**15  # that fit the processor's cache
+MAX_MAGNITUDE = 1e150  # of a number: squares of larger ones overflow
 
 
 def numbers(values: Any, what: str) -> Array:
-    """The values as floats, or a refusal that says what they are."""
+    """The values as floats, or a refusal that shows them; ``what`` is their name in it."""
     try:
-        found = np.asarray(values)
-        if found.dtype.kind not in "cmMSU" and not np.ma.is_masked(values):
-            return found.astype(float, copy=False)
+        array = np.asarray(values)
+        if array.dtype.kind not in "cmMSU" and not np.ma.is_masked(values):
+            return array.astype(float, copy=False)
     except (TypeError, ValueError, OverflowError):
         pass
     raise InvalidData(f"{what} must be real numbers in rows of equal length, got {values!r:.60}")
 
 
 def finite_number(value: Any) -> float | None:
-    """The value as a float, if it is a finite real number; text, truth values and numbers from 1e150 on are not."""
+    """The value as a float if it is a finite real number, else None; text, truth values and 1e150 or more are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return None
-    return float(value) if -BOUND < value < BOUND else None
+    return float(value) if -MAX_MAGNITUDE < value < MAX_MAGNITUDE else None
+
+
+def is_finite(values: Array) -> NDArray[np.bool_]:
+    """Which numbers of an array are finite, and below 1e150 in size."""
+    return np.asarray(np.abs(values) < MAX_MAGNITUDE)
+
+
+def is_whole_number(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def outputs(y: Any, noise: Any, n: int) -> tuple[Array, Array]:
-    """``n`` outputs and their noise variances (all 1 where None), or a refusal that names the first bad row."""
+    """``n`` outputs and their noise variances (all 1 if None), or a refusal that names the first bad row."""
     y = numbers(y, "outputs")
     noise = np.ones(n) if noise is None else numbers(noise, "noise variances")
     noise = np.full(n, float(noise)) if noise.ndim == 0 else noise
     for name, values in (("outputs", y), ("noise variances", noise)):
         if values.shape != (n,):
             raise WrongDimension(f"expected {n} {name}, one for each input, got an array of shape {values.shape}")
-    if not (good := np.abs(y) < BOUND).all():
-        raise NotFinite(f"outputs must be finite (below {BOUND:g}); row {int(np.argmin(good))} is {y[~good][0]}")
-    if not (good := (noise > 1 / BOUND) & (noise < BOUND)).all():
-        raise InvalidNoise(
-            f"noise variances must be positive and below {BOUND:g}, row {int(np.argmin(good))} is {noise[~good][0]}"
-        )
+    if not (good := is_finite(y)).all():
+        row = int(np.argmin(good))
+        raise NotFinite(f"outputs must be finite (below {MAX_MAGNITUDE:g}); row {row} is {y[row]}")
+    if not (good := is_finite(noise) & (noise > 1 / MAX_MAGNITUDE)).all():
+        row = int(np.argmin(good))
+        raise InvalidNoise(f"noise variances must be positive and below {MAX_MAGNITUDE:g}, row {row} is {noise[row]}")
     return y, noise
 
 
@@ -81,24 +91,24 @@ def stable_order(key: Index) -> Index:
     return key
 
 
-def match(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:
-    """Number every row by its exact value among the ``known`` ones; tell which rows are new, in their order."""
-    if len(X) > FEW:
+def match(X: Array, index: dict[bytes, int]) -> tuple[Index, Index]:
+    """The number of every row in an ``index`` by exact value, to which new rows are added; and which rows are new."""
+    if len(X) > MAX_LOOKUPS:
         first, same_as = distinct(X)
-        number, new = _look_up(X[first], known)
+        number, new = _look_up(X[first], index)
         return number[same_as], first[new]
-    return _look_up(X, known)
+    return _look_up(X, index)
 
 
-def _look_up(X: Array, known: dict[bytes, int]) -> tuple[Index, Index]:
-    before = len(known)
-    number = np.array([known.setdefault(row, len(known)) for row in as_bytes(X)], dtype=np.intp)
-    new, at = np.unique(number, return_index=True)
-    return number, at[new >= before]
+def _look_up(X: Array, index: dict[bytes, int]) -> tuple[Index, Index]:
+    before = len(index)
+    number = np.array([index.setdefault(row, len(index)) for row in as_bytes(X)], dtype=np.intp)
+    new, first = np.unique(number, return_index=True)
+    return number, first[new >= before]
 
 
 def as_bytes(X: Array) -> list[bytes]:
-    """Every row as bytes: equal where the numbers are (so −0.0 is 0.0)."""
+    """Every row as bytes, which are equal if the numbers are (so −0.0 is 0.0)."""
     rows: list[Any] = (X + 0.0).view(np.dtype((np.void, X.shape[1] * X.itemsize))).ravel().tolist()
     return rows
 
@@ -107,34 +117,34 @@ def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
     if not len(X):
         return np.arange(0), np.arange(0)
-    parts = slices(len(X), 2**15 // X.shape[1])  # they fit the cache
-    number, same_as = _numbered(np.concatenate([_hash(X[part]) for part in parts]))
-    if number == len(X):
-        return np.arange(number), np.arange(number)
-    first = np.empty(number, dtype=np.intp)
-    first[same_as] = np.arange(len(X))
-    if all(np.array_equal(X[first[same_as[part]]], X[part]) for part in parts):
-        return first, same_as
-    same_as, first = _look_up(X, {})  # two different rows share a hash
-    return first, same_as
+    parts = slices(len(X), CACHE_NUMBERS // X.shape[1])
+    count, same_as = _number_hashes(np.concatenate([_hash(X[part]) for part in parts]))
+    if count == len(X):
+        return np.arange(count), np.arange(count)
+    place = np.empty(count, dtype=np.intp)
+    place[same_as] = np.arange(len(X))
+    if all(np.array_equal(X[place[same_as[part]]], X[part]) for part in parts):
+        return place, same_as
+    same_as, place = _look_up(X, {})  # two different rows share a hash
+    return place, same_as
 
 
-def _numbered(hashes: NDArray[np.uint64]) -> tuple[int, Index]:
-    """How many different hashes there are, and for each which of them it is."""
-    seen = np.unique(hashes[:SAMPLE])
+def _number_hashes(hashes: NDArray[np.uint64]) -> tuple[int, Index]:
+    """How many different hashes there are, and the number of each; quick if most are among the first rows'."""
+    sample = np.unique(hashes[:SAMPLE_ROWS])
     table = np.zeros(2**20, dtype=np.intp)  # by a hash's leading bits
-    table[seen >> np.uint64(44)] = np.arange(len(seen))
-    at = table[hashes >> np.uint64(44)]
-    missed = np.flatnonzero(seen[at] != hashes)
-    if 10 * len(missed) > len(hashes):  # few repeat: sort them all
-        seen, at = np.unique(hashes, return_inverse=True)
-        return len(seen), at
-    others, which = np.unique(hashes[missed], return_inverse=True)
-    where = np.searchsorted(seen, others)
-    new = seen[np.minimum(where, len(seen) - 1)] != others
-    where[new] = len(seen) + np.arange(np.count_nonzero(new))
-    at[missed] = where[which]
-    return len(seen) + int(np.count_nonzero(new)), at
+    table[sample >> np.uint64(44)] = np.arange(len(sample))
+    number = table[hashes >> np.uint64(44)]
+    misses = np.flatnonzero(sample[number] != hashes)
+    if 10 * len(misses) > len(hashes):  # few repeat: sort them all
+        every, number = np.unique(hashes, return_inverse=True)
+        return len(every), number
+    others, which = np.unique(hashes[misses], return_inverse=True)
+    place = np.searchsorted(sample, others)
+    new = sample[np.minimum(place, len(sample) - 1)] != others
+    place[new] = len(sample) + np.arange(np.count_nonzero(new))
+    number[misses] = place[which]
+    return len(sample) + int(np.count_nonzero(new)), number
 
 
 def _hash(X: Array) -> NDArray[np.uint64]:

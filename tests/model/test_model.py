@@ -46,7 +46,7 @@ def test_frozen() -> None:
     ("change", "message"),
     [
         ({"alpha": 1.5}, r"alpha must lie in \[0, 1\], got 1.5"),
-        ({"alpha": float("nan")}, "alpha must be finite"),
+        ({"alpha": float("nan")}, "alpha must be a finite number, got nan"),
         ({"lam": 0.0}, "lam must be positive, got 0.0"),
         ({"lam": "small"}, "lam must be a number, got 'small'"),
         ({"sigma2": -1.0}, "sigma2 must be positive"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import BOUND, numbers, outputs
+from motet.arrays import MAX_MAGNITUDE, is_finite, numbers, outputs
 from motet.errors import EmptyData, InvalidData, NotFinite, WrongDimension
 
 
@@ -48,6 +48,6 @@ def _vector(x: Any) -> list[float]:
     vector = numbers(x, "inputs")
     if vector.ndim != 1 or not vector.size:
         raise WrongDimension(f"an input must be a name or a list of numbers, got {x!r:.60}")
-    if not (np.abs(vector) < BOUND).all():
-        raise NotFinite(f"inputs must be finite (below {BOUND:g}), got {x!r:.60}")
+    if not is_finite(vector).all():
+        raise NotFinite(f"inputs must be finite (below {MAX_MAGNITUDE:g}), got {x!r:.60}")
     return vector.tolist()

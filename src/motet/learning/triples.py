@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import BOUND, Array, Index, as_bytes, distinct, match
+from motet.arrays import MAX_MAGNITUDE, Array, Index, as_bytes, distinct, match
 from motet.errors import InvalidData
 
 PLAIN = (int, str)  # labels that are never missing and always hashable
@@ -116,10 +116,10 @@ class Triples:
         row = np.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else None
         if row is None or row.dtype != np.float64 or row.shape != (self.dimension,) or label.__class__ not in PLAIN:
             return False
-        small = all(-BOUND < value < BOUND for value in row.tolist())
+        small = all(-MAX_MAGNITUDE < value < MAX_MAGNITUDE for value in row.tolist())
         if not (small and isinstance(y, float) and isinstance(noise, float)):
             return False
-        if not (-BOUND < y < BOUND and 1 / BOUND < noise < BOUND):
+        if not (-MAX_MAGNITUDE < y < MAX_MAGNITUDE and 1 / MAX_MAGNITUDE < noise < MAX_MAGNITUDE):
             return False
         row = row + 0.0
         task = self._numbers.setdefault(label, len(self._numbers))

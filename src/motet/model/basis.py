@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, numbers
+from motet.arrays import Array, Index, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
 from motet.kernels import affine
 from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
@@ -123,8 +123,7 @@ class Eigen(BasisSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = isinstance(self.rank, (int, np.integer)) and not isinstance(self.rank, bool)
-        if not whole or not 1 <= self.rank <= len(self.points):
+        if not is_whole_number(self.rank) or not 1 <= self.rank <= len(self.points):
             raise InvalidModel(f"Eigen needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
 
     def __repr__(self) -> str:

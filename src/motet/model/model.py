@@ -6,7 +6,6 @@ A ``Model`` is frozen, checked when made, and carried as JSON; whoever holds it 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import BOUND, Array, numbers
+from motet.arrays import MAX_MAGNITUDE, Array, is_finite, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
-from motet.kernels import check_dimension, on_columns
+from motet.kernels import check_dimension, number, on_columns
 from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
 from motet.model.catalogue import Catalogue
 from motet.model.spec import from_spec, to_spec
@@ -42,10 +41,14 @@ class Model:
     catalogue: Catalogue | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _within("alpha", self.alpha, 0.0, 1.0))
-        object.__setattr__(self, "lam", _positive("lam", self.lam))
-        if self.sigma2 is not None:
-            object.__setattr__(self, "sigma2", _positive("sigma2", self.sigma2))
+        for name in ("alpha", "lam", "sigma2"):
+            if getattr(self, name) is not None or name != "sigma2":
+                object.__setattr__(self, name, number(name, getattr(self, name)))
+        if not 0 <= self.alpha <= 1:
+            raise InvalidModel(f"alpha must lie in [0, 1], got {self.alpha!r}")
+        for name in ("lam", "sigma2"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise InvalidModel(f"{name} must be positive, got {value!r}")
         if self.bias not in BIASES:
             raise InvalidModel(f"bias must be one of {', '.join(BIASES)}, got {self.bias!r}")
         if self.basis is not None and type(self.basis) not in BASES.values():
@@ -118,9 +121,9 @@ class Model:
             raise WrongDimension(f"inputs must have {p} columns, got {array.shape[1]}")
         if not array.shape[1]:
             raise EmptyData("inputs must have at least one column")
-        if len(array) and not (array.max() < BOUND and array.min() > -BOUND):
-            bad = int(np.argwhere(~(np.abs(array) < BOUND))[0, 0])
-            raise NotFinite(f"inputs must be finite (below {BOUND:g}); row {bad} is {array[bad]!s:.60}")
+        if len(array) and not (array.max() < MAX_MAGNITUDE and array.min() > -MAX_MAGNITUDE):
+            bad = int(np.argwhere(~is_finite(array))[0, 0])
+            raise NotFinite(f"inputs must be finite (below {MAX_MAGNITUDE:g}); row {bad} is {array[bad]!s:.60}")
         return np.ascontiguousarray(array)
 
     def fixed_basis(self, p: int) -> Basis | None:
@@ -185,27 +188,3 @@ class Model:
 def _are_names(X: Any) -> bool:
     listed = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1)
     return isinstance(X, str) or (listed and len(X) > 0 and isinstance(X[0], str))
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidModel(f"{name} must be a number, got {value!r:.60}") from None
-    if not math.isfinite(number):
-        raise InvalidModel(f"{name} must be finite, got {value!r}")
-    return number
-
-
-def _within(name: str, value: Any, low: float, high: float) -> float:
-    number = _number(name, value)
-    if not low <= number <= high:
-        raise InvalidModel(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
-    return number
-
-
-def _positive(name: str, value: Any) -> float:
-    number = _number(name, value)
-    if number <= 0:
-        raise InvalidModel(f"{name} must be positive, got {value!r}")
-    return number

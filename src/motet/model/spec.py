@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from motet.arrays import numbers
+from motet.arrays import is_whole_number, numbers
 from motet.errors import InvalidModel, UnknownKernel
 from motet.kernels import (
     COMPOSITES,
@@ -152,7 +152,7 @@ def _defaults(entry: KernelEntry) -> dict[str, Any]:
 
 
 def _columns(columns: Any) -> list[int]:
-    chosen = [c for c in columns if isinstance(c, (int, np.integer))] if np.iterable(columns) else []
+    chosen = [c for c in columns if is_whole_number(c)] if np.iterable(columns) else []
     if not chosen or len(chosen) < len(columns) or min(chosen) < 0 or len(set(chosen)) < len(chosen):
         raise InvalidModel(f"columns must be distinct whole numbers from 0, at least one, got {columns!r}")
     return [int(c) for c in chosen]

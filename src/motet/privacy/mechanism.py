@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array
+from motet.arrays import Array, finite_number, is_whole_number
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.learning.engine import Engine
 from motet.model.model import Model
@@ -38,11 +38,11 @@ class Mechanism:
     def __init__(
         self, model: Model, *, examples: int, points: Any = None, seed: int = 0, C_eta: float | None = None
     ) -> None:
-        if isinstance(examples, bool) or not isinstance(examples, (int, np.integer)) or examples < 1:
+        if not is_whole_number(examples) or examples < 1:
             raise InvalidData(f"examples must be a whole number from 1, got {examples!r}")
         if C_eta is not None:
             _check("C_eta", C_eta, 0.0, np.inf)
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        if not is_whole_number(seed) or seed < 0:
             raise InvalidData(f"seed must be a whole number from 0, got {seed!r}")
         self.model = model
         self.clip = Clip.of(Coordinates.of(model, points), examples, seed=seed, C_eta=C_eta)
@@ -125,6 +125,6 @@ def release(
 
 
 def _check(name: str, value: Any, low: float, high: float) -> None:
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (number and low < value < high):
+    number = finite_number(value)
+    if number is None or not low < number < high:
         raise InvalidData(f"{name} must be a number between {low:g} and {high:g}, got {value!r:.60}")

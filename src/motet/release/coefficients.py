@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import BOUND, Array, numbers, outputs
+from motet.arrays import Array, is_finite, numbers, outputs
 from motet.errors import InvalidRelease, MotetError
 from motet.kernels import check_dimension
 from motet.model.spec import from_spec, to_spec
@@ -85,6 +85,6 @@ def _task(data: Any, dimension: int) -> Task:
 
 def _table(values: Any, shape: tuple[int, ...], name: str) -> Array:
     table = numbers(values, name)
-    if table.shape != shape or not (np.abs(table) < BOUND).all():
+    if table.shape != shape or not is_finite(table).all():
         raise InvalidRelease(f"expected {name} as finite numbers of shape {shape}, got {values!r:.60}")
     return table

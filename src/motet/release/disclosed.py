@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, as_bytes, frozen, match, outputs
+from motet.arrays import Array, as_bytes, frozen, is_whole_number, match, outputs
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.kernels import check_dimension
 from motet.model.basis import Basis, Extension
@@ -302,7 +302,7 @@ class Estimate:
         if among is None:
             among = self.release.inputs if catalogue is None else catalogue.rows
         rows = self.release._rows(among)
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
+        if not is_whole_number(k) or k < 0:
             raise InvalidData(f"the number of best inputs must be a whole number from 0, got {k!r}")
         left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
         if left_out:

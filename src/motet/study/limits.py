@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import BOUND, Array, finite_number
+from motet.arrays import MAX_MAGNITUDE, Array, finite_number
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
 from motet.study.study import Study
 from motet.text import brief
 
-ANY = (-BOUND, BOUND)
+ANY = (-MAX_MAGNITUDE, MAX_MAGNITUDE)
 
 
 def check_examples(
@@ -99,5 +99,5 @@ def _all_within(values: Sequence[Any], limits: tuple[float, float]) -> bool:
     if set(map(type, values)) != {float}:
         return False
     lowest, highest = min(values), max(values)
-    inside = limits[0] <= lowest and highest <= limits[1] and max(-lowest, highest) < BOUND
+    inside = limits[0] <= lowest and highest <= limits[1] and max(-lowest, highest) < MAX_MAGNITUDE
     return inside and not math.isnan(sum(values))

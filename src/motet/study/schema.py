@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-from motet.arrays import BOUND, Array, finite_number
+from motet.arrays import MAX_MAGNITUDE, Array, finite_number
 from motet.model.basis import BASES, Bias
 from motet.privacy.ledger import Ledger
 from motet.text import alternatives
@@ -50,7 +50,7 @@ def _wide(pair: tuple[float, float]) -> tuple[float, float]:
 
 
 def _positive(pair: tuple[float, float]) -> tuple[float, float]:
-    _refuse_unless(pair[0] > 1 / BOUND)
+    _refuse_unless(pair[0] > 1 / MAX_MAGNITUDE)
     return pair
 
 
