@@ -21,7 +21,7 @@ import psutil
 from motet import Catalogue, Client, Eigen, Engine, Landmarks, Model
 from motet.kernels import RBF
 from motet.music import simulation as music
-from motet.music.hosting import hosted
+from motet.music.hosting import running_server
 from motet.server.publisher import Publisher
 from motet.store import examples
 from motet.store.clients import enroll
@@ -116,7 +116,7 @@ def memory(study: Path) -> tuple[int, int]:
         study.write_text(STUDY.format(port=port), encoding="utf-8")
         return study
 
-    with hosted(write, range(8000, 9000), "operator") as begun, Client(begun.url) as anyone:
+    with running_server(write, range(8000, 9000), "operator") as begun, Client(begun.url) as anyone:
         server = next(p for p in psutil.Process().children(recursive=True) if "serve" in p.cmdline())
         (publisher,) = server.children()
         for _ in islice(anyone.releases(), RELEASES):

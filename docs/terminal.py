@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from motet.music.demo import Demo
-from motet.music.view import WIDEST, view
+from motet.music.view import MAX_WIDTH, view
 
 PICTURE = Path(__file__).parent / "img" / "demo.svg"
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -18,12 +18,14 @@ FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', mono
 
 def played(clients: int) -> Console:
     """A console that has recorded the view of a demo when all was released."""
-    console = Console(record=True, width=WIDEST, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        record=True, width=MAX_WIDTH, height=40, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     with Demo(clients) as demo:
         while not demo.state.done:
             demo.check()
             time.sleep(0.2)
-        console.print(view(demo.state, WIDEST))
+        console.print(view(demo.state, console))
     return console
 
 

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from motet.cli.demo import invitation
 from motet.errors import MotetError
 from motet.music.crowd import Errors
-from motet.music.hosting import hosted
-from motet.music.progress import Measured, Reference, State
+from motet.music.demo import Measurement, Reference, State
+from motet.music.hosting import running_server
 from motet.music.view import Scale, view
 from tests.scenarios.harness import END, START, poll
 
@@ -86,8 +87,8 @@ class Playing:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Playing]]:
     """Both beside each other, for the time of one."""
-    given = {"private": ("--json", "--seconds", "35"), "exact": ("--exact",)}
-    playing = {name: Playing(tmp_path_factory.mktemp(name), *SMALL, *options) for name, options in given.items()}
+    options = {"private": "--json", "exact": "--exact"}
+    playing = {name: Playing(tmp_path_factory.mktemp(name), *SMALL, option) for name, option in options.items()}
     yield playing
     for one in playing.values():
         one.kill()
@@ -104,12 +105,16 @@ def exact(played: dict[str, Playing]) -> Playing:
 
 
 def test_the_commands_that_it_shows_work_when_pasted(exact: Playing, tmp_path: Path) -> None:
-    exact.wait_for("send /")
+    exact.wait_for("/ratings.csv")
     assert len(exact.processes()) == 2
     *_, invitation = exact.said.partition("Still up at ")
+    assert "until Ctrl-C" in invitation
     commands = [line.strip() for line in invitation.splitlines() if line.startswith("  ") and "#" not in line]
+    activate = f"{commands.pop(0)}; " if commands[0].startswith(". ") else ""
     printed = [
-        subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
+        subprocess.run(
+            activate + command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120
+        )
         for command in commands
     ]
     predicted, audited, sent = (done.stdout for done in printed)
@@ -152,6 +157,16 @@ def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp
     assert "Traceback" not in playing.said
 
 
+def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
+    playing = Playing(tmp_path, *SMALL, "--seconds", "1")
+    playing.ended()
+    assert playing.said.endswith("Stopped, and its files are removed. For a study of your own: motet init STUDY.toml\n")
+    later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), time.monotonic() + 12.2)
+    assert later[0] == "Still up at http://127.0.0.1:8001 for 12 s. Try in another terminal:"
+    assert any(line.endswith("/me.csv --top 10 --url http://127.0.0.1:8001") for line in later)
+    assert not any("send" in line for line in later)  # it would be in no release: the budget is spent
+
+
 # --- mistakes ---
 
 
@@ -188,7 +203,7 @@ def test_a_server_that_does_not_start(tmp_path: Path) -> None:
     study.write_text("[study]\n", encoding="utf-8")
     with (
         pytest.raises(MotetError, match=r"ended with code 1: study.toml, study.name"),
-        hosted(lambda _: study, [0], ""),
+        running_server(lambda _: study, [0], ""),
     ):
         pass
 
@@ -202,37 +217,79 @@ REFERENCE = Reference(separate=Errors(0.70, 0.72), exact=Errors(0.60, 0.61))
 def state(releases: int, **more: Any) -> State:
     """One whose errors fall from above those alone to just above those without noise."""
     errors = [0.74 - 0.013 * k for k in range(releases)]
-    judged = [Measured(k + 1, 100 * (k + 1), 0.3 * (k + 1), Errors(e, e)) for k, e in enumerate(errors)]
-    found = State(2000, 10_000, exact=False, epsilon=3.0, releases=judged, reference=REFERENCE, **more)
-    found.arrivals.extend([time.monotonic()] * 100 * releases)
-    return found
+    measured = [Measurement(k + 1, 100 * (k + 1), 0.3 * (k + 1), Errors(e, e)) for k, e in enumerate(errors)]
+    reached = State(2000, 10_000, exact=False, releases=measured, reference=REFERENCE, **more)
+    reached.version, reached.spent = releases, 0.3 * releases
+    reached.arrivals.extend([time.monotonic()] * 100 * releases)
+    return reached
 
 
-def shown(state: State) -> list[str]:
-    console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(view(state, console.width))
+def shown(state: State, lines_below: int = 0) -> list[str]:
+    """The lines of the view at a small terminal."""
+    console = Console(width=80, height=24, file=io.StringIO(), record=True)
+    console.print(view(state, console, lines_below))
     return console.export_text().splitlines()
 
 
+def words(lines: list[str]) -> str:
+    return " ".join(word for line in lines for word in line.split() if word not in "│|")
+
+
 def test_the_view_says_how_far_it_is() -> None:
-    text = "\n".join(shown(state(3, url="http://127.0.0.1:8000", due=time.time() + 7.2)))
+    text = words(shown(state(3, url="http://127.0.0.1:8000", due=time.time() + 7.2)))
     assert "http://127.0.0.1:8000" in text
     assert "300 of 10,000, 150 a second" in text
-    assert "3, the next in 7 s" in text
+    assert "3 of 10, the next in 7 s" in text
     assert "ε = 0.90 of 3 spent" in text
     assert "0.714" in text
 
 
+def test_the_view_before_the_first_release() -> None:
+    assert "ε = 3 for 10 releases, none of it spent" in words(shown(state(0)))
+    assert "releases none yet" in words(shown(state(0)))
+    url = "http://127.0.0.1:8000"
+    assert "none yet, the first in 4 s" in words(shown(state(0, url=url, due=time.time() + 4.2)))
+    assert "none yet, the first is being computed" in words(shown(state(0, url=url, due=time.time() - 9.0)))
+
+
 def test_the_view_fits_a_terminal_and_ends_with_what_the_noise_left() -> None:
-    lines = shown(state(10, done=True))
+    lines = shown(state(10, done=True, url="http://127.0.0.1:8000"))
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
-    assert "The noise left 83% of the gain: alone 0.710, shared 0.623, exactly 0.605." in "".join(lines)
+    assert (
+        "Error alone 0.710, shared privately 0.623, shared without noise 0.605: privacy keeps 83% of the improvement."
+    ) in words(lines)
     assert not any("…" in line for line in lines)
 
 
+def test_the_last_view_leaves_room_for_the_commands() -> None:
+    lines = shown(state(10, done=True, url="http://127.0.0.1:8000"), lines_below=8)
+    assert len(lines) == 24 - 8
+    text = words(lines)
+    for part in (
+        "http://127.0.0.1:8000",
+        "ε = 3.00 of 3 spent",
+        "alone",
+        "1 100",
+        "2-6 not shown",
+        "7 700",
+        "10 1,000",
+        "0.623",
+    ):
+        assert part in text
+
+
+def test_releases_that_were_missed_are_named() -> None:
+    reached = state(10)
+    del reached.releases[6], reached.releases[1:4]
+    text = words(shown(reached))
+    assert "1 100" in text
+    assert "2-4 not measured 5 500" in text
+    assert "7 not measured 8 800" in text
+
+
 def test_bars_fall_behind_the_mark_of_being_alone() -> None:
-    scale = Scale(best=0.5, alone=0.7, worst=0.9, columns=41)
+    scale = Scale(shared=0.5, alone=0.7, maximum=0.9, columns=41)
     assert scale.bar(0.9).plain == "━" * 20 + "│" + "━" * 19 + "●"
     assert scale.bar(0.6).plain == "━" * 10 + "●" + " " * 9 + "│" + " " * 20
     assert scale.bar(0.4).plain == "●" + " " * 19 + "│" + " " * 20

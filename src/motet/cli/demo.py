@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
-from motet.cli.terminal import AsJson, one_line_errors, show
+from motet.cli.terminal import LOCAL, AsJson, one_line_errors, show
 from motet.errors import MotetError
 
 if TYPE_CHECKING:
-    from motet.music.demo import Demo
-    from motet.music.progress import State
+    from motet.music.demo import Demo, State
 
-NEEDED = ("fastapi", "httptools", "msgspec", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
-REDRAW = 0.2  # seconds
+REQUIRED = ("fastapi", "httptools", "msgspec", "opendp", "prometheus_client", "sqlalchemy", "uvicorn")
+REDRAW_SECONDS = 0.2
 
 
 def demo(
     clients: Annotated[int, typer.Option(min=20, max=20_000, help="How many listeners send ratings.")] = 2000,
     exact: Annotated[bool, typer.Option("--exact", help="Release without noise, to see what the noise costs.")] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, help="End so many seconds after the start; else Ctrl-C ends it.")
+        float | None, typer.Option(min=1.0, help="Stop so many seconds after the start; else Ctrl-C stops it.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated listeners.")] = 0,
     port: Annotated[
@@ -40,112 +40,120 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a study on this machine, watch simulated listeners learn from each other, and try it yourself."""
-    end = time.monotonic() + (seconds or float("inf"))
-    with one_line_errors(), _signals() as asked:
-        _require_server()
-        from motet.music.demo import Demo
+    """Serve a study on this machine, watch simulated listeners learn from each other, and try it yourself.
 
-        def ended() -> bool:
-            return bool(asked) or time.monotonic() > end
+    With --json it stops when all is released, and prints the figures.
+    """
+    end = time.monotonic() + (seconds or float("inf"))
+    with one_line_errors(), _signals() as signals:
+        _require_server()
+        console = Console(stderr=as_json)
+        with console.status("Loading", spinner="line"):  # the first time also compiles
+            from motet.music.demo import Demo
+
+        def over() -> bool:
+            return bool(signals) or time.monotonic() > end or (as_json and playing.state.done)
 
         with Demo(clients, exact=exact, seed=seed, port=port) as playing:
-            console = Console(stderr=as_json)
             if console.is_terminal:
-                _draw(playing, console, ended)
+                _draw(playing, console, over, end)
             elif not as_json:
-                _tell(playing, ended)
+                _report(playing, over)
             if playing.state.done and not as_json:
-                _invite(playing.state)
-            _wait(playing, ended)
+                _print(*invitation(playing.state, end))
+            while not over():
+                playing.check()
+                time.sleep(REDRAW_SECONDS)
         playing.check()
         if as_json:
             show(playing.state.to_dict())
+        else:
+            _print("Stopped, and its files are removed. For a study of your own: motet init STUDY.toml")
 
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Those that came and ask us to end; nothing is interrupted, so that nothing is left half done."""
-    asked: list[int] = []
-    known = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = [signal.signal(number, lambda number, _: asked.append(number)) for number in known]
+    """The signals received that ask to stop; they interrupt nothing, so that nothing is left half done."""
+    received: list[int] = []
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    handlers = [signal.signal(number, lambda number, _: received.append(number)) for number in numbers]
     try:
-        yield asked
+        yield received
     finally:
-        for number, handler in zip(known, before):
+        for number, handler in zip(numbers, handlers):
             signal.signal(number, handler)
 
 
 def _require_server() -> None:
-    for name in NEEDED:
+    for name in REQUIRED:
         if find_spec(name) is None:
             raise MotetError(f"the demo runs a server and needs {name}: pip install 'motet[server]'")
 
 
-# --- on a terminal, or without one ---
-
-
-def _draw(playing: Demo, console: Console, ended: Callable[[], bool]) -> None:
-    """A view, drawn again until all is done."""
+def _draw(playing: Demo, console: Console, over: Callable[[], bool], end: float) -> None:
+    """At a terminal: a view, redrawn until all is done; the last one leaves room for the invitation."""
     from motet.music.view import view
 
+    state = playing.state
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            over = ended() or playing.state.done
-            live.update(view(playing.state, console.width), refresh=True)
-            if over:
+            last = over() or state.done
+            below = 0
+            if state.done:
+                below = 1 + len(console.render_lines(Text("\n".join(invitation(state, end)))))
+            live.update(view(state, console, lines_below=below), refresh=True)
+            if last:
                 return
             playing.check()
-            time.sleep(REDRAW)
+            time.sleep(REDRAW_SECONDS)
 
 
-def _tell(playing: Demo, ended: Callable[[], bool]) -> None:
-    """A line for each step and each release."""
+def _report(playing: Demo, over: Callable[[], bool]) -> None:
+    """Without a terminal: a line for each activity and each release."""
     from motet.music.view import conclusion, line
 
-    state, said, told = playing.state, "", 0
+    state, activity, number = playing.state, "", 0
     while True:
-        over = ended() or state.done
-        for release in state.releases[told:]:
-            _say(line(state, release))
-            told += 1
-        if state.doing != said:
-            said = state.doing
-            _say(said)
-        if over:
+        last = over() or state.done
+        for release in state.releases[number:]:
+            _print(line(state, release))
+            number += 1
+        if state.activity != activity:
+            activity = state.activity
+            _print(activity)
+        if last:
             break
         playing.check()
-        time.sleep(REDRAW)
+        time.sleep(REDRAW_SECONDS)
     if (text := conclusion(state)) is not None:
-        _say(text)
+        _print(text)
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def _invite(state: State) -> None:
+def invitation(state: State, end: float) -> list[str]:
     """Commands to try in another terminal; not broken into lines, so that they can be copied."""
-    motet, url, folder = _program(), state.url, shlex.quote(str(state.folder))
-    _say(f"\nStill up at {url}, until Ctrl-C. Try in another terminal:\n")
-    _say("  # ten artists for a passive listener, whose ratings stay on this machine")
-    _say(f"  {motet} predict --url {url} --own {folder}/me.csv --top 10\n")
-    _say("  # what a stranger can rebuild from the release")
-    _say(f"  {motet} audit {url}\n")
-    _say("  # ratings of your own")
-    _say(f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv --url {url}\n")
+    activate, motet = _program()
+    folder, url = shlex.quote(str(state.folder)), "" if state.url == LOCAL else f" --url {state.url}"
+    until = "until Ctrl-C" if end == float("inf") else f"for {max(0.0, end - time.monotonic()):.0f} s"
+    lines = [f"Still up at {state.url} {until}. Try in another terminal:", *(f"  {line}" for line in activate)]
+    lines += ["  # ten artists for the ratings in me.csv: edit them, they stay on this machine"]
+    lines += [f"  {motet} predict --own {folder}/me.csv --top 10{url}"]
+    lines += ["  # what an attacker can rebuild from the release", f"  {motet} audit {state.url}"]
+    if state.exact:  # under a budget nothing that is sent now would be released
+        lines += ["  # ratings to send: they are in the next release"]
+        lines += [f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv{url}"]
+    return lines
 
 
-def _program() -> str:
-    """What to type for this very program."""
-    here, found = Path(sys.executable).with_name("motet"), shutil.which("motet")
-    if found is not None and Path(found).resolve() == here.resolve():
-        return "motet"
-    return shlex.quote(str(here)) if here.exists() else f"{shlex.quote(sys.executable)} -m motet"
+def _program() -> tuple[list[str], str]:
+    """What to type for this very program, and before it."""
+    here, there = Path(sys.executable).with_name("motet"), shutil.which("motet")
+    if there is not None and Path(there).resolve() == here.resolve():
+        return [], "motet"
+    if (activate := here.with_name("activate")).exists() and here.exists():
+        return [f". {shlex.quote(str(activate))}"], "motet"
+    return [], shlex.quote(str(here)) if here.exists() else f"{shlex.quote(sys.executable)} -m motet"
 
 
-def _wait(playing: Demo, ended: Callable[[], bool]) -> None:
-    while not ended():
-        playing.check()
-        time.sleep(REDRAW)
+def _print(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""The demo's listeners: their study's files, the ratings that they give, and how far estimates are from their tastes.
+"""The demo's listeners: the files of their study, their ratings, and the errors of estimates.
 
-Active ones send their ratings, passive ones keep them. They are simulated, so their true tastes are known and every
-release can be judged.
+Active listeners send their ratings, passive ones keep them. They are simulated, so their true tastes are known and the
+error of every release can be measured.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from motet.model.model import Model
 from motet.music import simulation as music
 from motet.release.disclosed import Estimate
 
-EXAMPLES = 5  # ratings of each listener
-SAMPLE = 60  # active listeners whose error is looked at, and as many passive ones
+RATINGS_PER_LISTENER = 5
+SAMPLE_SIZE = 60  # active listeners whose errors are measured, and as many passive ones
+EPSILON = 3.0  # the budget of all private releases
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Root mean squared, over all artists, of the active and of the passive listeners who are looked at."""
+    """Root mean squared, over all artists, of the active and of the passive listeners of the sample."""
 
     active: float
     passive: float
@@ -38,51 +39,51 @@ class Errors:
 
 
 class Crowd:
-    """``clients`` active listeners, by their numbers, then passive ones, and two for whoever tries the commands."""
+    """``clients`` active listeners, by their numbers, then passive ones, and two for a user who tries the commands."""
 
     def __init__(self, clients: int, seed: int) -> None:
-        sample = min(SAMPLE, clients)
+        sample = min(SAMPLE_SIZE, clients)
         self.clients = clients
         self.catalogue = music.artists()
-        self._people = music.simulate(self.catalogue, clients + sample + 2, EXAMPLES, seed)
+        self._listeners = music.simulate(self.catalogue, clients + sample + 2, RATINGS_PER_LISTENER, seed)
         self._active, self._passive = range(sample), range(clients, clients + sample)
-        self._keeper, self._sender = clients + sample, clients + sample + 1
-        self._order = np.random.default_rng([seed, 1]).permutation(clients * EXAMPLES)
+        self._me, self._sender = clients + sample, clients + sample + 1
+        self._order = np.random.default_rng([seed, 1]).permutation(clients * RATINGS_PER_LISTENER)
 
     def ratings(self, listener: int) -> tuple[list[str], list[float]]:
-        """Names of artists, and what the listener makes of them."""
-        own = slice(listener * EXAMPLES, (listener + 1) * EXAMPLES)
-        return [self.catalogue.names[k] for k in self._people.artist[own]], self._people.rating[own].tolist()
+        """Names of artists, and the listener's ratings of them."""
+        rows = slice(listener * RATINGS_PER_LISTENER, (listener + 1) * RATINGS_PER_LISTENER)
+        return [self.catalogue.names[k] for k in self._listeners.artist[rows]], self._listeners.rating[rows].tolist()
 
-    def as_they_come(self) -> list[int]:
-        """Active listeners in random order, each as often as it has ratings."""
-        order: list[int] = self._people.user[self._order].tolist()
+    def sending_order(self) -> list[int]:
+        """Active listeners in random order, each once for every rating."""
+        order: list[int] = self._listeners.user[self._order].tolist()
         return order
 
-    # --- how good estimates are ---
+    # --- errors ---
 
     def errors(self, active: Callable[[int], Estimate], passive: Callable[[int], Estimate]) -> Errors:
-        """Of the estimates that these functions give for a listener."""
+        """Of the estimates that these functions return for a listener."""
         return Errors(self._error(self._active, active), self._error(self._passive, passive))
 
     def _error(self, who: range, estimate: Callable[[int], Estimate]) -> float:
-        missed = [_taste(estimate(j)) - self._people.tastes[j] for j in who]
-        return float(np.sqrt(np.mean(np.square(missed))))
+        residuals = [_taste(estimate(j)) - self._listeners.tastes[j] for j in who]
+        return float(np.sqrt(np.mean(np.square(residuals))))
 
     def separate(self, model: Model) -> Errors:
-        """Everybody alone: α = 0."""
-        nothing = Engine(replace(model, alpha=0.0)).disclose()
+        """Every listener alone: α = 0."""
+        empty = Engine(replace(model, alpha=0.0)).disclose()
 
         def alone(j: int) -> Estimate:
-            return nothing.estimate(*self.ratings(j))
+            return empty.estimate(*self.ratings(j))
 
         return self.errors(alone, alone)
 
-    def exact(self, model: Model) -> Errors:
-        """All ratings of active listeners shared, without noise."""
-        engine, people = Engine(model), self._people
-        sent = people.user < self.clients
-        engine.learn_many(people.user[sent], self.catalogue.rows[people.artist[sent]], people.rating[sent])
+    def shared(self, model: Model) -> Errors:
+        """All ratings of active listeners, shared without noise."""
+        engine, listeners = Engine(model), self._listeners
+        sent = listeners.user < self.clients
+        engine.learn_many(listeners.user[sent], self.catalogue.rows[listeners.artist[sent]], listeners.rating[sent])
         release = engine.disclose()
         return self.errors(
             lambda j: release.active_estimate(engine.coefficients(j)), lambda j: release.estimate(*self.ratings(j))
@@ -91,13 +92,13 @@ class Crowd:
     # --- files ---
 
     def write(self, folder: Path, port: int, *, exact: bool, every: int, releases: int) -> Path:
-        """The study file and its catalogue, and two listeners' ratings: me.csv to keep, ratings.csv to send."""
+        """The study file and its catalogue, and ratings of two listeners: me.csv to keep, ratings.csv to send."""
         artists = files("motet.music").joinpath("artists.csv").read_text(encoding="utf-8")
         (folder / "artists.csv").write_text(artists, encoding="utf-8")
         study = folder / "study.toml"
-        policy = EXACT if exact else PRIVATE.format(releases=releases)
+        policy = EXACT if exact else PRIVATE.format(epsilon=EPSILON, releases=releases)
         study.write_text(STUDY.format(common=COMMON, policy=policy, every=every, port=port), encoding="utf-8")
-        self._write_ratings(folder / "me.csv", self._keeper)
+        self._write_ratings(folder / "me.csv", self._me)
         self._write_ratings(folder / "ratings.csv", self._sender)
         return study
 
@@ -109,15 +110,15 @@ class Crowd:
 
 
 def _taste(estimate: Estimate) -> Array:
-    """Of all artists, in the catalogue's order, which is that of the basis."""
+    """Of all artists, in the order of the catalogue, which is that of the basis."""
     taste: Array = estimate.predict(estimate.release.landmarks)
     return taste
 
 
-EXACT = 'policy = "exact"   # no privacy: for parties who trust each other'
+EXACT = 'policy = "exact"   # no noise, no privacy: for parties who trust each other'
 PRIVATE = """\
 policy = "private"
-epsilon = 3.0       # all releases together
+epsilon = {epsilon}       # shared by all releases
 delta = 1e-5
 releases = {releases}"""
 COMMON = (

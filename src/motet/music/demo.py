@@ -1,7 +1,7 @@
-"""The demo: the music study from nothing, served on this machine, and learned from listeners who send over HTTP.
+"""The demo: the music study from nothing, served on this machine, with listeners who send ratings over HTTP.
 
-``Demo`` works in threads of its own and writes down in ``state`` how far it is; whoever shows it only looks. When it
-is closed, at whatever moment, its processes end and its files go.
+``Demo`` works in threads of its own and keeps ``state`` up to date; ``view`` only reads it. When the demo is closed, at
+any moment, its processes end and its files are removed.
 """
 
 from __future__ import annotations
@@ -11,45 +11,120 @@ import secrets
 import tempfile
 import threading
 import time
+from bisect import bisect
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import ceil
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 from threadpoolctl import threadpool_limits
 
 from motet.client.client import Client
 from motet.errors import MotetError, NotReleased, Unreachable
-from motet.music.crowd import EXAMPLES, Crowd, Errors
-from motet.music.hosting import hosted, is_free
+from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, Crowd, Errors
+from motet.music.hosting import is_free, running_server
 from motet.music.load import Load
-from motet.music.progress import Measured, Reference, State
 from motet.release.disclosed import Disclosed
 from motet.study.study import Study
 
-PACE = 250.0  # ratings a second that the clock of releases is made for
-RELEASES = 10  # that share ε; the last two have all ratings
+RATINGS_PER_SECOND = 250.0  # that the interval between releases is made for
+RELEASES = 10  # that share ε; the last two contain all ratings
 PORTS = range(8000, 9000)
-AT_ONCE = 1000  # listeners enrolled in one request
-LOOK = 0.2  # seconds between looks for a release
+POLL_SECONDS = 0.2  # between requests for a new release
+RATE_SECONDS = 2.0  # over which the present rate is counted
 
 
-class _Ended(Exception):
-    """Closed before all was done."""
+@dataclass(frozen=True)
+class Measurement:
+    """A release: how many ratings were sent before it, ε spent so far, and the errors of listeners who use it."""
+
+    version: int
+    sent: int
+    spent: float | None
+    errors: Errors
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a release is compared with: every listener alone, and all ratings shared without noise."""
+
+    separate: Errors
+    exact: Errors
+
+
+@dataclass
+class State:
+    """How far the demo is, and what it measured."""
+
+    clients: int
+    ratings: int
+    exact: bool
+    activity: str = "simulating the listeners"
+    url: str | None = None
+    folder: Path | None = None
+    version: int = 0  # of the current release
+    due: float | None = None  # the next release, in seconds since 1970
+    spent: float = 0.0  # of EPSILON
+    arrivals: list[float] = field(default_factory=list)  # when each rating was acknowledged, by the monotonic clock
+    releases: list[Measurement] = field(default_factory=list)
+    reference: Reference | None = None  # there before the first release
+    done: bool = False
+
+    @property
+    def sent(self) -> int:
+        return len(self.arrivals)
+
+    @property
+    def rate(self) -> float:
+        """Ratings a second: at present, or over the whole time once all are sent."""
+        if self.sent < self.ratings:
+            return (self.sent - bisect(self.arrivals, time.monotonic() - RATE_SECONDS)) / RATE_SECONDS
+        return self.sent / max(self.arrivals[-1] - self.arrivals[0], 1e-9)
+
+    @property
+    def improvement(self) -> float | None:
+        """The last release's share of the improvement that sharing without noise brings; None before the end."""
+        if not self.done or not self.releases or self.reference is None:
+            return None
+        alone, shared = self.reference.separate.both, self.reference.exact.both
+        return (alone - self.releases[-1].errors.both) / (alone - shared)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, for programs."""
+        return {
+            "policy": "exact" if self.exact else "private",
+            "clients": self.clients,
+            "ratings": self.ratings,
+            "sent": self.sent,
+            "per_second": self.rate,
+            "epsilon": None if self.exact else EPSILON,
+            "spent": None if self.exact else self.spent,
+            "done": self.done,
+            "separate": None if self.reference is None else asdict(self.reference.separate),
+            "exact": None if self.reference is None else asdict(self.reference.exact),
+            "errors": asdict(self.releases[-1].errors) if self.releases else None,
+            "kept": self.improvement,
+            "releases": [asdict(release) for release in self.releases],
+        }
+
+
+class _Closed(Exception):
+    """The demo was closed before all was done."""
 
 
 class Demo:
-    """Begun when entered and closed when left; without a ``port`` it takes the first free one from 8000."""
+    """Starts when entered and closes when left; without a ``port`` it takes the first free one from 8000."""
 
     def __init__(self, clients: int, *, exact: bool = False, seed: int = 0, port: int | None = None) -> None:
-        self.state = State(clients, clients * EXAMPLES, exact)
+        self.state = State(clients, clients * RATINGS_PER_LISTENER, exact)
         if port is not None and not is_free(port):
             advice = "choose another, or leave it out for the next free one"
             raise MotetError(f"expected a free port, but {port} is taken or not allowed: {advice}")
         self._seed, self._ports = seed, PORTS if port is None else range(port, port + 1)
-        self._ending = threading.Event()
+        self._closing = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="demo")
 
@@ -58,37 +133,41 @@ class Demo:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._ending.set()
+        self._closing.set()
         self._thread.join()
 
     def check(self) -> None:
-        """Raises what went wrong in the demo's threads."""
+        """Raise the error that ended the demo's thread, if there is one."""
         if self._error is not None:
             raise self._error
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise _Closed
 
     def _run(self) -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="motet-demo-") as folder, threadpool_limits(1):
                 self._play(Path(folder).resolve())
-        except _Ended:
+        except _Closed:
             pass
-        except BaseException as error:  # for whoever shows it
+        except BaseException as error:  # check raises it in the caller's thread
             self._error = error
 
     def _play(self, folder: Path) -> None:
         state = self.state
         crowd = Crowd(state.clients, self._seed)
-        every = max(1, ceil(state.ratings / PACE / (RELEASES - 2)))
+        every = max(1, ceil(state.ratings / RATINGS_PER_SECOND / (RELEASES - 2)))
         write = partial(crowd.write, folder, exact=state.exact, every=every, releases=RELEASES)
         operator = secrets.token_urlsafe(32)
-        state.doing = "starting the server"
-        self._go_on()
+        state.activity = "starting the server"
+        self._check_open()
         with (
-            hosted(write, self._ports, operator, self._go_on) as server,
+            running_server(write, self._ports, operator, self._check_open) as server,
             httpx.Client(trust_env=False, timeout=30.0) as http,
         ):
-            anyone = Client(server.url, "", http=http, sleep=self._ending.wait)
-            tokens = self._enrolled(anyone.with_token(operator), folder)
+            anyone = Client(server.url, "", http=http, sleep=self._closing.wait)
+            tokens = self._enroll(anyone.with_token(operator), folder)
             state.url, state.folder = server.url, folder
             study = Study.load(folder / "study.toml")
             try:
@@ -96,75 +175,67 @@ class Demo:
             except Unreachable:
                 server.check()
                 raise
-            while not self._ending.wait(1.0):
+            while not self._closing.wait(1.0):
                 server.check()
 
-    def _go_on(self) -> None:
-        if self._ending.is_set():
-            raise _Ended
-
-    def _enrolled(self, operator: Client, folder: Path) -> list[str]:
-        """The listeners' tokens; one more is kept in a file, for the commands to try."""
-        self.state.doing = "enrolling the listeners"
-        names = [f"listener {j + 1}" for j in range(self.state.clients)]
+    def _enroll(self, operator: Client, folder: Path) -> list[str]:
+        """The listeners' tokens; one more goes into a file, for the commands that a user may try."""
+        self.state.activity = "enrolling the listeners"
         tokens: list[str] = []
-        for begin in range(0, len(names), AT_ONCE):
-            self._go_on()
-            tokens += [enrolled.token for enrolled in operator.enroll(names[begin : begin + AT_ONCE])]
-        (you,) = operator.enroll(["you"])
+        for clients in operator.enroll_many([*(f"listener {j + 1}" for j in range(self.state.clients)), "you"]):
+            self._check_open()
+            tokens += [client.token for client in clients]
         with open(os.open(folder / "token", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write(you.token)
+            file.write(tokens.pop())
         return tokens
 
     def _learn(self, crowd: Crowd, study: Study, anyone: Client, clients: list[Client]) -> None:
-        """Until all is sent, and released where the budget allows it."""
+        """Until all ratings are sent, and released if the budget allows it."""
         state = self.state
-        state.doing = "listeners send"
-        self._look_up(anyone)
-        span = self._until_last(study.release.seconds)
-        with Load(crowd, clients, span=span, arrivals=state.arrivals, ending=self._ending) as load:
-            state.reference = Reference(crowd.separate(study.model), crowd.exact(study.model))
-            self._watch(crowd, anyone, clients, load)
-        self._go_on()  # else it was stopped before all was sent
-        state.doing, state.done = "all is sent and released", True
+        state.activity = "listeners send"
+        self._read_study(anyone)
+        every = study.release.seconds
+        # All is sent half an interval before the last release but one.
+        span = (state.due or time.time()) + every * (RELEASES - 2.5) - time.time()
+        with Load(crowd, clients, span=max(span, every), arrivals=state.arrivals, stop=self._closing) as load:
+            state.reference = Reference(crowd.separate(study.model), crowd.shared(study.model))
+            self._measure_releases(crowd, anyone, clients, load)
+        self._check_open()  # else it was closed before all was sent
+        state.activity, state.done = "all ratings are sent and released", True
 
-    def _until_last(self, every: float) -> float:
-        """Seconds until half a period before the last release but one."""
-        due = self.state.due or time.time()
-        return max(due + every * (RELEASES - 2.5) - time.time(), every)
-
-    def _watch(self, crowd: Crowd, anyone: Client, clients: list[Client], load: Load) -> None:
-        """Judge every release, until all is sent, and in one of them or no other comes."""
-        seen = after = 0
-        while not (load.over and (after == 2 or not self._more_come(seen))):
-            self._go_on()
-            sent, release = self.state.sent, _newest(anyone)
-            if release is None or release.version == seen:
-                self._ending.wait(LOOK)
+    def _measure_releases(self, crowd: Crowd, anyone: Client, clients: list[Client], load: Load) -> None:
+        """Each release as it comes, until all ratings are sent and one contains them, or the budget is spent."""
+        state, version, complete = self.state, 0, 0
+        while not (load.over and (complete == 2 or not self._more_after(version))):
+            self._check_open()
+            sent, release = state.sent, _current_release(anyone)
+            if release is None or release.version == version:
+                self._closing.wait(POLL_SECONDS)
                 continue
-            seen, after = release.version, after + (self.state.exact and load.over)
-            spent = self._look_up(anyone)
-            self.state.releases.append(Measured(seen, sent, spent, _judged(crowd, release, clients)))
+            version, complete = release.version, complete + (state.exact and load.over)
+            self._read_study(anyone)
+            spent = None if state.exact else state.spent
+            state.releases.append(Measurement(version, sent, spent, _errors(crowd, release, clients)))
 
-    def _more_come(self, version: int) -> bool:
+    def _more_after(self, version: int) -> bool:
         return self.state.exact or version < RELEASES
 
-    def _look_up(self, anyone: Client) -> float | None:
-        """When the next release is due, and ε; gives what is spent of it."""
+    def _read_study(self, anyone: Client) -> None:
+        """The current version, when the next release is due, and ε spent."""
         study = anyone.study()
-        budget = study["budget"]
-        self.state.due = study["next_release"] if self._more_come(study["version"]) else None
-        self.state.epsilon = budget and budget["epsilon"]
-        return budget and float(budget["spent"])
+        self.state.version = study["version"]
+        self.state.due = study["next_release"] if self._more_after(study["version"]) else None
+        if study["budget"] is not None:
+            self.state.spent = float(study["budget"]["spent"])
 
 
-def _judged(crowd: Crowd, release: Disclosed, clients: list[Client]) -> Errors:
-    """Active listeners ask for their coefficients; passive ones have the release, the same file for all of them."""
-    return crowd.errors(lambda j: clients[j].estimate(), lambda j: release.estimate(*crowd.ratings(j)))
-
-
-def _newest(anyone: Client) -> Disclosed | None:
+def _current_release(anyone: Client) -> Disclosed | None:
     try:
         return anyone.disclosed()
     except NotReleased:
         return None
+
+
+def _errors(crowd: Crowd, release: Disclosed, clients: list[Client]) -> Errors:
+    """Active listeners ask for their coefficients; passive ones use the release, the same file for all of them."""
+    return crowd.errors(lambda j: clients[j].estimate(), lambda j: release.estimate(*crowd.ratings(j)))

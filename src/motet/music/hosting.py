@@ -1,4 +1,4 @@
-"""A server of a study as a process of one's own: begun, waited for, and ended with all that it began."""
+"""A study's server as a process: start it, wait until it answers, and stop it with every process it started."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import httpx
 
 from motet.errors import MotetError
 
-START, END = 120.0, 60.0  # seconds that a busy machine may take; the server gives its publisher half a minute
+START_SECONDS, STOP_SECONDS = 120.0, 60.0  # for a busy machine; the server waits half a minute for its publisher
 HOST = "127.0.0.1"
 
 
 class Server:
-    """``motet serve`` in a session of its own, so that Ctrl-C reaches us alone; its log is a file beside the study."""
+    """``motet serve`` in a session of its own, so that Ctrl-C does not reach it; its log is a file beside the study."""
 
     def __init__(self, study: Path, port: int, operator: str) -> None:
         self.url, self._operator, self._log = f"http://{HOST}:{port}", operator, study.with_suffix(".log")
@@ -33,31 +33,33 @@ class Server:
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
-    def wait(self, give_up: Callable[[], None]) -> None:
-        """Until it answers; ``give_up`` may raise meanwhile."""
-        deadline = time.monotonic() + START
+    def wait(self, check: Callable[[], None]) -> None:
+        """Until it answers; ``check`` may raise meanwhile."""
+        deadline = time.monotonic() + START_SECONDS
         while not self._answers():
-            give_up()
+            check()
             self.check()
             if time.monotonic() > deadline:
-                raise MotetError(f"expected an answer of the server within {START:g} s, got none: is the machine busy?")
+                raise MotetError(
+                    f"expected a reply of the server within {START_SECONDS:g} s, got none: is the machine busy?"
+                )
             time.sleep(0.05)
 
     def _answers(self) -> bool:
-        """With our token: at this address may be somebody else's server."""
+        """With our token: the server at this address may be another one."""
         headers = {"Authorization": f"Bearer {self._operator}"}
         try:
-            answer = httpx.get(f"{self.url}/v1/clients", headers=headers, timeout=5.0, trust_env=False)
+            response = httpx.get(f"{self.url}/v1/clients", headers=headers, timeout=5.0, trust_env=False)
         except httpx.TransportError:
             return False
-        return answer.status_code == 200
+        return response.status_code == 200
 
     def check(self) -> None:
-        """Raises where the server has ended by itself, with the last that it said."""
+        """Raise the last message of the log if the server has ended by itself."""
         if self._process.poll() is not None:
-            raise MotetError(f"the server ended with code {self._process.returncode}: {self._last_words()}")
+            raise MotetError(f"the server ended with code {self._process.returncode}: {self._last_message()}")
 
-    def _last_words(self) -> str:
+    def _last_message(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = lines[-1] if lines else "its log is empty"
         try:
@@ -65,51 +67,53 @@ class Server:
         except (ValueError, TypeError, KeyError):
             return last.removeprefix("motet: ")
 
-    def end(self) -> None:
-        """With its publisher, also where it was killed and could not end that one itself."""
+    def stop(self) -> None:
+        """With its publisher, even if the server was killed and could not stop it."""
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END)
+            self._process.wait(STOP_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
 @contextmanager
-def hosted(
-    write: Callable[[int], Path], ports: Iterable[int], operator: str, give_up: Callable[[], None] = lambda: None
+def running_server(
+    write: Callable[[int], Path], ports: Iterable[int], operator: str, check: Callable[[], None] = lambda: None
 ) -> Iterator[Server]:
-    """A server that answers at the first of these ports that is free, ended in the end.
+    """A server at the first free port of these, stopped at the end of the block.
 
-    ``write`` makes the study's file for a port; ``give_up`` may raise while the server is waited for.
+    ``write`` writes the study file for a port; ``check`` may raise while the server starts.
     """
-    server = _begun(write, ports, operator, give_up)
+    server = _start(write, ports, operator, check)
     try:
         yield server
     finally:
-        server.end()
+        server.stop()
 
 
-def _begun(write: Callable[[int], Path], ports: Iterable[int], operator: str, give_up: Callable[[], None]) -> Server:
+def _start(write: Callable[[int], Path], ports: Iterable[int], operator: str, check: Callable[[], None]) -> Server:
     for port in filter(is_free, ports):
         server = Server(write(port), port, operator)
         try:
-            server.wait(give_up)
+            server.wait(check)
             return server
         except MotetError:
-            server.end()
+            server.stop()
             if is_free(port):
-                raise  # else somebody was quicker
+                raise  # else another process took the port first
         except BaseException:
-            server.end()
+            server.stop()
             raise
-    raise MotetError(f"expected a free port, but all of {ports!r} are taken: end what listens there")
+    raise MotetError(f"expected a free port, but all of {ports!r} are taken: stop a program that listens there")
 
 
 def is_free(port: int) -> bool:
-    """Whether we may listen at a port, and nobody does."""
+    """Whether this process may listen at a port."""
     with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server: one that was just left is free
+        trial.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as the server does: a port that was just closed is free
         try:
             trial.bind((HOST, port))
         except OSError:

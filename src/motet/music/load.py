@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from motet.client.client import Client
 from motet.music.crowd import Crowd
 
-SENDERS = 6  # threads
+THREADS = 6
 
 
 class Turn(NamedTuple):
@@ -21,54 +21,55 @@ class Turn(NamedTuple):
 
 
 class Load:
-    """Sends all ratings within ``span`` seconds, if the server takes them so fast; stopped when it is left.
+    """Sends all ratings within ``span`` seconds, if the server accepts them that fast; stops when it is left.
 
-    ``arrivals`` gets the time of each rating that was acknowledged. ``ending`` stops it at once.
+    ``arrivals`` gets the time of each rating that was acknowledged. ``stop`` stops it at once.
     """
 
     def __init__(
-        self, crowd: Crowd, clients: list[Client], *, span: float, arrivals: list[float], ending: threading.Event
+        self, crowd: Crowd, clients: list[Client], *, span: float, arrivals: list[float], stop: threading.Event
     ) -> None:
-        self._clients, self._arrivals, self._ending = clients, arrivals, ending
-        self._begin, self._span, self._given = time.monotonic(), span, 0
+        self._clients, self._arrivals, self._stop = clients, arrivals, stop
+        self._begin, self._span = time.monotonic(), span
+        self._order = crowd.sending_order()
         self._unsent = [list(zip(*crowd.ratings(listener))) for listener in range(crowd.clients)]
-        self._order = crowd.as_they_come()
-        self._total, self._lock = len(self._order), threading.Lock()
+        self._total, self._count = len(self._order), 0  # ratings: all, and those of turns so far
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        self._pool = ThreadPoolExecutor(SENDERS, thread_name_prefix="sender")
-        self._sending: list[Future[None]] = [self._pool.submit(self._send) for _ in range(SENDERS)]
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="sender")
+        self._senders: list[Future[None]] = [self._pool.submit(self._send) for _ in range(THREADS)]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
-            self._ending.set()
+            self._stop.set()
         self._pool.shutdown()
 
     @property
     def over(self) -> bool:
-        """Whether all is sent; raises what went wrong in a thread."""
-        done = [sender for sender in self._sending if sender.done()]
+        """Whether all ratings are sent; raises the error of a thread."""
+        done = [sender for sender in self._senders if sender.done()]
         for sender in done:
             sender.result()
-        return len(done) == len(self._sending)
+        return len(done) == len(self._senders)
 
     def _send(self) -> None:
         while (turn := self._next()) is not None:
-            if self._ending.wait(max(0.0, turn.when - time.monotonic())):
+            if self._stop.wait(max(0.0, turn.when - time.monotonic())):
                 return
             self._clients[turn.listener].send_many(*zip(*turn.ratings))
             self._arrivals.extend([time.monotonic()] * len(turn.ratings))
 
     def _next(self) -> Turn | None:
-        """Whose turn it is, with one rating, and one more for each second we are late: a slow machine keeps up so."""
+        """One rating of the next listener, and one more for each second of delay, so that a slow machine keeps up."""
         with self._lock:
             while self._order:
                 listener = self._order.pop()
-                if left := self._unsent[listener]:
-                    when = self._begin + self._span * self._given / self._total
-                    count = 1 + max(0, int(time.monotonic() - when))
-                    self._unsent[listener] = left[count:]
-                    self._given += len(left[:count])
-                    return Turn(when, listener, left[:count])
+                if ratings := self._unsent[listener]:
+                    when = self._begin + self._span * self._count / self._total
+                    number = 1 + max(0, int(time.monotonic() - when))
+                    self._unsent[listener] = ratings[number:]
+                    self._count += len(ratings[:number])
+                    return Turn(when, listener, ratings[:number])
         return None

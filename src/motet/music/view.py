@@ -1,136 +1,174 @@
-"""A demo for the terminal: a view that is drawn again and again, or a line for each release where there is none."""
+"""What a demo shows: a panel that is redrawn at a terminal, or one line for each release."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from motet.music.crowd import EXAMPLES, SAMPLE
-from motet.music.progress import Measured, Reference, State
+from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, SAMPLE_SIZE, Errors
+from motet.music.demo import RELEASES, Measurement, Reference, State
 
-GROUPS = {"active": "active: send theirs", "passive": "passive: keep theirs"}
-WIDEST = 96
-BESIDE = 40  # columns that are no bars
+GROUPS = {"active": "active: send theirs", "passive": "passive: send none"}
+MAX_WIDTH = 96  # columns of the panel
+TEXT_WIDTH = 42  # columns of the panel that are no bars
+MIN_BAR_WIDTH = 8
 BETTER, WORSE = "#56b4e9", "#e69f00"  # than alone; colour-blind safe
 
 
-def view(state: State, width: int) -> RenderableType:
-    """How far the demo is, and what each release was worth."""
-    width = min(width, WIDEST)
-    parts: list[RenderableType] = [_counts(state)]
-    if state.reference is not None and state.releases:
-        chart = _chart(state.releases, state.reference, max(8, (width - BESIDE) // 2))
-        parts += ["", chart, Text(_legend(state.reference, state.clients), style="dim")]
-    if (text := conclusion(state)) is not None:
-        parts += ["", Text(text, style="bold")]
-    title = f"[bold]Motet[/]: {state.clients:,} listeners with {EXAMPLES} ratings each"
-    return Panel(Group(*parts), title=title, title_align="left", width=width, padding=(0, 2))
+def view(state: State, console: Console, lines_below: int = 0) -> RenderableType:
+    """How far the demo is, and the errors with each release; so many lines below stay free on the screen."""
+
+    def excess(panel: Panel) -> int:
+        return len(console.render_lines(panel)) + lines_below - console.height
+
+    if excess(panel := _panel(state, console, [""])) > 0 and (lines := excess(panel := _panel(state, console, []))) > 0:
+        return _panel(
+            state, console, [], omitted=min(lines + 1, len(state.releases) - 2)
+        )  # and one that names the others
+    return panel
 
 
-def line(state: State, release: Measured) -> str:
-    """One release, where there is no terminal."""
-    sent, errors = f"{release.sent:,} of {state.ratings:,} ratings", release.errors
-    found = f"release {release.version}: {sent}; error of active {errors.active:.3f}, of passive {errors.passive:.3f}"
-    if (known := state.reference) is not None:
-        found += f" (alone {known.separate.active:.3f}, {known.separate.passive:.3f})"
-    return f"{found}; privacy: {_privacy(state, release.spent)}"
+def line(state: State, release: Measurement) -> str:
+    """One release, if there is no terminal."""
+    errors = f"error of active {release.errors.active:.3f}, of passive {release.errors.passive:.3f}"
+    if state.reference is not None:
+        errors += f" (alone {state.reference.separate.active:.3f}, {state.reference.separate.passive:.3f})"
+    sent = f"{release.sent:,} of {state.ratings:,} ratings"
+    return f"release {release.version}: {sent}; {errors}; privacy: {_privacy(state, release.spent or 0.0)}"
 
 
 def conclusion(state: State) -> str | None:
-    """What sharing gained and what the noise cost, once all is released."""
-    if state.kept is None or state.reference is None:
+    """What sharing improves and what the noise costs, once all is released."""
+    if state.improvement is None or state.reference is None:
         return None
-    alone, exact = state.reference.separate.both, state.reference.exact.both
+    alone, without_noise = state.reference.separate.both, state.reference.exact.both
     shared = state.releases[-1].errors.both
     if state.exact:
-        return f"Without noise all of the gain is there: alone {alone:.3f}, shared {shared:.3f}."
-    return f"The noise left {state.kept:.0%} of the gain: alone {alone:.3f}, shared {shared:.3f}, exactly {exact:.3f}."
+        return f"Error alone {alone:.3f}, shared without noise {shared:.3f}: this is the whole improvement."
+    return (
+        f"Error alone {alone:.3f}, shared privately {shared:.3f}, shared without noise {without_noise:.3f}: "
+        f"privacy keeps {state.improvement:.0%} of the improvement."
+    )
 
 
-# --- parts of the view ---
+# --- parts of the panel ---
+
+
+def _panel(state: State, console: Console, space: list[str], omitted: int = 0) -> Panel:
+    width = min(console.width, MAX_WIDTH)
+    parts: list[RenderableType] = [_counts(state)]
+    if state.reference is not None and state.releases:
+        columns = max(MIN_BAR_WIDTH, (width - TEXT_WIDTH) // 2)
+        chart = _chart(state.reference, _rows(state.releases, omitted), columns)
+        legend = f"RMS error of {min(SAMPLE_SIZE, state.clients)} listeners of each kind; a short bar is good"
+        parts += [*space, chart, Text(legend, style="dim")]
+    if (text := conclusion(state)) is not None:
+        parts += [*space, Text(text, style="bold")]
+    title = f"[bold]Motet[/]: {state.clients:,} listeners with {RATINGS_PER_LISTENER} ratings each"
+    return Panel(Group(*parts), title=title, title_align="left", width=width, padding=(0, 2))
 
 
 def _counts(state: State) -> Table:
-    bar = Table.grid(padding=(0, 2))
-    bar.add_row(ProgressBar(total=state.ratings, completed=state.sent, width=24), _ratings(state))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
-    table.add_row("server", f"{state.url}, {state.doing}" if state.url else state.doing)
-    table.add_row("ratings", bar)
-    table.add_row("releases", _releases(state))
+    if state.done:
+        table.add_row("server", state.url)
+    else:
+        table.add_row(*(("server", f"{state.url}, {state.activity}") if state.url else ("now", state.activity)))
+        bar = Table.grid(padding=(0, 2))
+        rate = f", {state.rate:.0f} a second" if state.sent else ""
+        bar.add_row(
+            ProgressBar(total=state.ratings, completed=state.sent, width=24),
+            f"{state.sent:,} of {state.ratings:,}{rate}",
+        )
+        table.add_row("ratings", bar)
+        table.add_row("releases", _releases(state))
     table.add_row("privacy", _privacy(state, state.spent))
     return table
 
 
-def _ratings(state: State) -> str:
-    return f"{state.sent:,} of {state.ratings:,}" + (f", {state.rate:.0f} a second" if state.sent else "")
-
-
 def _releases(state: State) -> str:
-    made = state.releases[-1].version if state.releases else 0
-    if state.due is None:
-        return f"{made}, all that the budget allows" if made else "none yet"
+    number = f"{state.version}" if state.exact else f"{state.version} of {RELEASES}"
+    number, order = (number, "next") if state.version else ("none yet", "first")
+    if state.url is None or state.due is None:
+        return number
     wait = state.due - time.time()
-    return f"{made}, the next {f'in {wait:.0f} s' if wait > 0.5 else 'now'}"
+    return f"{number}, the {order} {f'in {wait:.0f} s' if wait > 0.5 else 'is being computed'}"
 
 
-def _privacy(state: State, spent: float | None) -> str:
+def _privacy(state: State, spent: float) -> str:
     if state.exact:
-        return "none, releases are exact"
-    return f"ε = {spent or 0.0:.2f} of {state.epsilon or 0.0:g} spent"
+        return "none, releases are without noise"
+    if not spent:
+        return f"ε = {EPSILON:g} for {RELEASES} releases, none of it spent"
+    return f"ε = {spent:.2f} of {EPSILON:g} spent" + (", the last release stays valid" if state.done else "")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """So many columns, from the error without noise to the largest that came, with a mark where one is alone."""
+    """Columns from the error without noise to the largest error, with a mark at the error alone."""
 
-    best: float
+    shared: float
     alone: float
-    worst: float
+    maximum: float
     columns: int
 
-    @classmethod
-    def of(cls, group: str, releases: list[Measured], reference: Reference, columns: int) -> Scale:
-        alone = getattr(reference.separate, group)
-        worst = max([alone, *(getattr(release.errors, group) for release in releases)])
-        return cls(getattr(reference.exact, group), alone, worst, columns)
-
     def bar(self, error: float) -> Text:
-        end, mark = self._column(error), self._column(self.alone)
+        end, alone = self._column(error), self._column(self.alone)
         text = Text(f"{'━' * end}●".ljust(self.columns))
         text.stylize(BETTER if error < self.alone else WORSE)
-        return text if mark == end else Text.assemble(text[:mark], "│", text[mark + 1 :])
+        return text if alone == end else Text.assemble(text[:alone], "│", text[alone + 1 :])
 
     def _column(self, error: float) -> int:
-        part = (error - self.best) / max(self.worst - self.best, 1e-9)
+        part = (error - self.shared) / max(self.maximum - self.shared, 1e-9)
         return round(min(max(part, 0.0), 1.0) * (self.columns - 1))
 
 
-def _chart(releases: list[Measured], reference: Reference, columns: int) -> Table:
+class Row(NamedTuple):
+    """Of the chart: one release, or several without errors and why."""
+
+    label: str
+    sent: str = ""
+    errors: Errors | None = None
+    note: str = ""
+
+
+def _rows(releases: list[Measurement], omitted: int) -> list[Row]:
+    """Without ``omitted`` releases after the first; one that came while another was measured has no errors either."""
+    rows: list[Row] = []
+    version = 0
+    for release in [releases[0], *releases[1:][omitted:]]:
+        if version + 1 < release.version:
+            label = f"{version + 1}-{release.version - 1}" if version + 2 < release.version else f"{version + 1}"
+            rows.append(Row(label, note="not shown" if omitted and len(rows) == 1 else "not measured"))
+        rows.append(Row(f"{release.version}", f"{release.sent:,}", release.errors))
+        version = release.version
+    return rows
+
+
+def _chart(reference: Reference, rows: list[Row], columns: int) -> Table:
+    """The rows of releases between those of learning alone and of sharing without noise."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("release", "ratings"):
         table.add_column(name, justify="right", style="dim")
-    for heading in GROUPS.values():
+    scales = {}
+    for group, heading in GROUPS.items():
         table.add_column(heading, no_wrap=True, width=columns)
         table.add_column("error")
-    scales = {group: Scale.of(group, releases, reference, columns) for group in GROUPS}
-    for release in releases:
-        errors = {group: getattr(release.errors, group) for group in GROUPS}
-        cells = [cell for group in GROUPS for cell in (scales[group].bar(errors[group]), f"{errors[group]:.3f}")]
-        table.add_row(str(release.version), f"{release.sent:,}", *cells)
+        alone, shared = getattr(reference.separate, group), getattr(reference.exact, group)
+        maximum = max([alone, *(getattr(row.errors, group) for row in rows if row.errors is not None)])
+        scales[group] = Scale(shared, alone, maximum, columns)
+    for row in (Row("alone", errors=reference.separate), *rows, Row("no noise", errors=reference.exact)):
+        cells: list[Text | str] = [row.note]
+        if row.errors is not None:
+            errors = {group: getattr(row.errors, group) for group in GROUPS}
+            cells = [cell for group, error in errors.items() for cell in (scales[group].bar(error), f"{error:.3f}")]
+        table.add_row(row.label, row.sent, *cells)
     return table
-
-
-def _legend(reference: Reference, clients: int) -> str:
-    alone, exact = reference.separate, reference.exact
-    return (
-        f"│ alone: {alone.active:.3f}, {alone.passive:.3f}; left end: without noise: "
-        f"{exact.active:.3f}, {exact.passive:.3f}\n"
-        f"error: root mean squared, over all artists, of {min(SAMPLE, clients)} listeners of each kind"
-    )
