@@ -18,6 +18,11 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
+def iso_time(seconds: float) -> str:
+    """A time for programs, given in seconds since 1970: ISO 8601, such as 2031-01-02T03:04:05Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 def count(n: int, noun: str) -> str:
     """ "1 client", "2 clients"."""
     return f"{n} {noun}{'' if n == 1 else 's'}"

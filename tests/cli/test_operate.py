@@ -49,7 +49,7 @@ def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
     inputs = ["--name", 'Taste "1"', "--catalogue", tmp_path / "items" / "artists.csv"]
     said = good(run("init", path, *inputs, "--epsilon", 1, "--releases", 4, "--every", "12h"))
     assert f"motet serve '{path}'" in said
-    assert "a private study over 3 items" in said
+    assert "a study over 3 items, with private releases" in said
     study = Study.load(path)
     assert (study.name, study.release.epsilon, study.release.releases) == ('Taste "1"', 1.0, 4)
     assert study.release.seconds == 12 * 3600
@@ -87,7 +87,7 @@ def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
     os.close(theirs)
     asked = os.read(ours, 100_000).decode()
     os.close(ours)
-    assert "a private study over inputs of 2 numbers" in said
+    assert "a study over inputs of 2 numbers, with private releases" in said
     assert "expected two numbers such as 0 1, the lower one first, got '5 1'" in asked
     assert "expected a number above 0 (1e-6 or more) and at most 20, got '99'" in asked
     assert "How many releases" not in asked
@@ -145,7 +145,7 @@ def test_export_mistakes(tmp_path: Path) -> None:
         check_mistakes(
             ("no client has the name or id 'dora'", ["export", path, "dora"]),
             (f"expected a client to export: motet export {path} NAME", ["export", path]),
-            ("is there already", ["export", path, "ann", "--out", path]),
+            ("already exists", ["export", path, "ann", "--out", path]),
             ("motet init writes one", ["export", tmp_path / "none.toml", "ann"]),
         )
 
@@ -190,7 +190,9 @@ def test_verify_mistakes(tmp_path: Path) -> None:
     assert ended.code == 1
     wrong: dict[str, Any] = json.loads(ended.out)
     assert [check["name"] for check in wrong["checks"] if check["state"] == "not"] == ["counts", "ledger"]
-    assert ended.err.startswith("motet: 2 of 8 checks failed (counts, ledger): keep these files")
+    assert json.loads(ended.err)["error"]["message"].startswith(
+        "2 of 8 checks failed (counts, ledger): keep these files"
+    )
     assert ended.err.count("\n") == 1
     (tmp_path / "new.toml").write_text(EXACT, encoding="utf-8")
     check_mistakes(

@@ -37,5 +37,5 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn() -> None:
 
 
 def test_help_and_version() -> None:
-    assert "Example: motet demo" in run(sys.executable, "-m", "motet", "demo", "--help").stdout
+    assert "Examples:\n  motet demo" in run(sys.executable, "-m", "motet", "demo", "--help").stdout
     assert run(sys.executable, "-m", "motet", "--version").stdout.strip() == f"motet {motet.__version__}"

@@ -119,7 +119,7 @@ def test_active_is_passive_and_a_release_tells_what_was_sent(studies: Studies, t
     assert "exact" in good(motet(curves, "download", "--out", before))
     own = table(tmp_path / "ann.csv", "x,y,noise\n0.25,2,1\n1.5,-1,0.5\n1.5,-1,0.5\n3,0.5,\n")
     at = table(tmp_path / "at.csv", "x\n0\n1.25\n4\n")
-    assert good(motet(curves, "send", own, client=ann)) == "4 accepted, 0 were there already; 4 in all.\n"
+    assert good(motet(curves, "send", own, client=ann)) == "4 accepted, 0 already stored; 4 in total.\n"
     assert json.loads(good(motet(curves, "release", "--json", operator=OPERATOR)))["version"] > 1
     active = motet(curves, "predict", at, "--out", tmp_path / "active.csv", client=ann)
     passive = motet(NOWHERE, "predict", at, "--own", own, "--release", before)
@@ -139,7 +139,7 @@ def test_sending_again_changes_nothing(studies: Studies, tmp_path: Path) -> None
     bea = studies.clients["bea"].token
     y = [(k * k) % 7 - 3 for k in range(60)]
     own = table(tmp_path / "own.csv", "x,y\n" + "".join(f"{k // 2},{value}\n" for k, value in enumerate(y)))
-    assert good(motet(studies.curves, "send", own, client=bea)).startswith("60 accepted, 0 were there")
+    assert good(motet(studies.curves, "send", own, client=bea)).startswith("60 accepted, 0 already")
     added = pa.table({"x": [-1, *(k // 2 for k in range(60))], "y": [1.5, *y], "client": ["bea"] * 61})
     parquet.write_table(added, tmp_path / "own.parquet")
     sent = json.loads(good(motet(studies.curves, "send", tmp_path / "own.parquet", "--json", client=bea)))
@@ -187,7 +187,7 @@ def test_status(studies: Studies) -> None:
 )
 def test_status_of_nothing_that_is_known(answer: Any) -> None:
     with answering(json.dumps(answer).encode()) as (url, _):
-        refused(motet(url, "status"), "upgrade one" if isinstance(answer, dict) else "expected")
+        refused(motet(url, "status"), "upgrade motet" if isinstance(answer, dict) else "expected")
     refused(motet(NOWHERE, "status"), "Connection refused", "--url, MOTET_URL")
 
 
@@ -294,7 +294,7 @@ def test_enrolment(studies: Studies, tmp_path: Path) -> None:
     listed = table(tmp_path / "names.csv", "city,name\n" + "".join(f"Rome,{name}\n" for name in names[:149]))
     out = tmp_path / "tokens.csv"
     told = good(motet(curves, "enroll", names[149], "--file", listed, "--out", out, operator=OPERATOR))
-    assert told == f"150 enrolled; their tokens are in {out}, which only you can read.\n"
+    assert told == f"150 clients enrolled; the tokens are in {out}, which only you can read.\n"
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     written = rows(out.read_text(encoding="utf-8"))
     assert [row["name"] for row in written] == [names[149], *names[:149]]
@@ -311,7 +311,11 @@ def test_enrolments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
         (taken, "'ann' and 1 more are already enrolled, so no one was", "choose other names"),
         (motet(curves, "enroll", "ida", "ida", operator=OPERATOR), "expected each name once, got 'ida' 2 times"),
         (motet(curves, "enroll", operator=OPERATOR), "got none: give them as arguments, or in a file"),
-        (motet(curves, "enroll", "ida", "--out", kept, operator=OPERATOR), "not overwritten", "another name"),
+        (
+            motet(curves, "enroll", "ida", "--out", kept, operator=OPERATOR),
+            "already exists and is not overwritten",
+            "another name",
+        ),
         (motet(curves, "enroll", "ida"), "expected the operator's token, got none: set MOTET_OPERATOR_TOKEN"),
         (motet(curves, "enroll", "ida", operator="not-a-token"), "not the operator's", "set MOTET_OPERATOR_TOKEN"),
         (motet(curves, "enroll", "ida", operator=studies.clients["cem"].token), "this token is not the operator's"),
@@ -325,7 +329,7 @@ def test_enrolments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
 def test_clients_are_listed_revoked_and_let_in_again(studies: Studies) -> None:
     curves, fay, gus = studies.curves, studies.clients["fay"], studies.clients["gus"]
     told = good(motet(curves, "clients", "--revoke", "fay", operator=OPERATOR))
-    assert told == "fay: the token opens nothing any more; the examples stay.\n"
+    assert told == "fay: the token is revoked; the examples stay.\n"
     known = json.loads(good(motet(curves, "clients", "--json", operator=OPERATOR)))["clients"]
     by_name = {client["name"]: client for client in known}
     assert by_name["fay"] == {"id": fay.id, "name": "fay", "revoked": True, "examples": 0}

@@ -69,7 +69,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
         good(motet(server, "enroll", "--file", names, "--out", found.tokens, operator=OPERATOR))
         visits = found.file("visits.csv", VISITS)
         sent = good(motet(server, "send", visits, "--tokens", found.tokens))
-        assert sent == "4 clients: 60 accepted, 0 were there already.\n"
+        assert sent == "4 clients: 60 accepted, 0 already stored.\n"
         with server.operator() as operator:
             operator.release_now()
         yield found

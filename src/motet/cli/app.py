@@ -1,10 +1,11 @@
 """The command line: ``motet COMMAND --help``.
 
-Errors are one line: what was expected, what came, what to do. ``--json`` is for programs.
+Errors are one line: what was expected, what was received, what to do. ``--json`` is for programs.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -12,19 +13,28 @@ from typing import Annotated
 import typer
 
 from motet import __version__
+from motet.cli.audit import audit
 from motet.cli.clients import clients, enroll
+from motet.cli.command import Command, Group
 from motet.cli.demo import demo
 from motet.cli.init import init
 from motet.cli.operate import backup, export, restore, serve, verify
 from motet.cli.predict import predict
-from motet.cli.remote import download, release, send, status
-from motet.cli.science import audit, reproduce
+from motet.cli.releases import download, release, status
+from motet.cli.reproduce import reproduce
+from motet.cli.send import send
 from motet.cli.terminal import write_any_text
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
-def _show_version(wanted: bool) -> None:
+def show_version(wanted: bool = True) -> None:
     if wanted:
         sys.stdout.write(f"motet {__version__}\n")
         raise typer.Exit
@@ -33,7 +43,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def motet(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Many clients learn together without handing their data to each other."""
@@ -43,7 +53,7 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (demo, "motet demo --clients 500 --seconds 60"),
     (init, 'motet init music.toml --name "Music taste" --catalogue artists.csv'),
     (serve, "motet serve study.toml"),
-    (enroll, "motet enroll ann bob --out tokens.csv"),
+    (enroll, "motet enroll ann bob --out tokens.csv\nmotet enroll --names visits.csv --out tokens.csv"),
     (clients, "motet clients --rotate ann"),
     (status, "motet status --url https://study.example.org"),
     (release, "motet release"),
@@ -55,10 +65,24 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (backup, "motet backup study.toml monday.zip"),
     (restore, "motet restore monday.zip restored"),
     (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
-    (reproduce, "motet reproduce --users 600 --out report"),
+    (reproduce, "motet reproduce --clients 600 --out report"),
 ]
-for command, example in COMMANDS:
-    app.command(epilog="Example: " + "\n\nor ".join(example.splitlines()))(command)
+NOTES = {  # what a signature does not have: the token that a command needs, and exit codes
+    "demo": "Exit code 0 also if Ctrl-C ended it.",
+    "serve": "MOTET_OPERATOR_TOKEN sets the operator's token; otherwise the first start makes one and shows it once. "
+    "Exit code 0 if Ctrl-C or a signal stopped it.",
+    "enroll": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
+    "clients": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
+    "release": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
+    "send": "Without --tokens it needs a client's token, MOTET_TOKEN.",
+    "predict": "Without --own, --average or --tokens it needs a client's token, MOTET_TOKEN.",
+    "export": "With a server's address it needs a client's token, MOTET_TOKEN.",
+    "verify": "Exit code 1 also if a check failed.",
+}
+for command, examples in COMMANDS:
+    paragraphs = [inspect.getdoc(command) or "", NOTES.get(command.__name__, "")]
+    app.command(cls=Command, help="\n\n".join(filter(None, paragraphs)), epilog=examples)(command)
+app.command("version", hidden=True)(show_version)
 
 
 def main() -> None:

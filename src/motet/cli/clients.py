@@ -1,4 +1,4 @@
-"""``motet enroll`` and ``motet clients``: whom the operator lets in, and with which tokens."""
+"""``motet enroll`` and ``motet clients``: who takes part in a study, and with which tokens."""
 
 from __future__ import annotations
 
@@ -12,16 +12,7 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import operator_at
-from motet.cli.terminal import (
-    LOCAL,
-    AsJson,
-    Url,
-    one_line_errors,
-    private_file,
-    progress_bar,
-    show,
-    show_table,
-)
+from motet.cli.terminal import LOCAL, AsJson, Url, private_file, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
 from motet.text import count
 
@@ -30,31 +21,34 @@ if TYPE_CHECKING:
 
 
 def enroll(
-    names: Annotated[list[str] | None, typer.Argument(help="Names of new clients.")] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="More names: the lines of a .txt, or a table's column name.")
+    clients: Annotated[list[str] | None, typer.Argument(help="Names of new clients.", metavar="NAME")] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--names", "--file", help="More names: the lines of a .txt file, or a table's column client or name."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write names, ids and tokens to this new CSV file, which only you can read.")
+        Path | None,
+        typer.Option(help="Write names, ids and tokens to a new CSV file, which only you can read."),
     ] = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Enrol clients, and show their tokens this once, or write them to a file."""
-    with one_line_errors():
-        from motet.client import site, tables
+    """Enroll clients, and show their tokens once, or write them to a file."""
+    from motet.client import site, tables
 
-        wanted = [name.strip() for name in names or ()] + ([] if file is None else tables.read_names(file))
-        bar = progress_bar(Console(stderr=True), "clients", len(wanted), "Enrolling")
-        with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
-            for new in site.enroll(server, wanted):
-                keep(new)
-                advance(len(new))
+    wanted = [name.strip() for name in clients or ()] + ([] if names is None else tables.read_names(names))
+    bar = progress_bar(Console(stderr=True), "clients", len(wanted), "Enrolling")
+    with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
+        for new in site.enroll(server, wanted):
+            keep(new)
+            advance(len(new))
 
 
 @contextmanager
 def _tokens(out: Path | None, as_json: bool) -> Iterator[Callable[[list[Enrolled]], None]]:
-    """What keeps new clients' tokens, and shows them in the end, so that none is lost where something fails later."""
+    """Yields the function that keeps new clients; shows them at the end, so no token is lost if something fails."""
     enrolled: list[Enrolled] = []
     with nullcontext() if out is None else private_file(out) as file:
 
@@ -74,59 +68,60 @@ def _tokens(out: Path | None, as_json: bool) -> Iterator[Callable[[list[Enrolled
 
 def _show_enrolled(enrolled: list[Enrolled], out: Path | None, as_json: bool) -> None:
     if as_json:
-        kept = ("id", "name", "token") if out is None else ("id", "name")
-        show({"clients": [{key: getattr(client, key) for key in kept} for client in enrolled]})
+        fields = ("id", "name", "token") if out is None else ("id", "name")
+        show({"clients": [{key: getattr(client, key) for key in fields} for client in enrolled]})
     elif out is None:
         show_table({"name": "bold", "id": "", "token": ""}, [(c.name, c.id, c.token) for c in enrolled])
-        show("Tokens are shown this once: hand each to its client, who sets MOTET_TOKEN to it.")
+        show("These tokens are not shown again. Give each client its own; a client sets MOTET_TOKEN to it.")
     else:
-        show(f"{len(enrolled)} enrolled; their tokens are in {out}, which only you can read.")
+        show(f"{count(len(enrolled), 'client')} enrolled; the tokens are in {out}, which only you can read.")
 
 
 def clients(
-    revoke: Annotated[str | None, typer.Option(help="A client, by name or id, whose token is to open nothing.")] = None,
-    rotate: Annotated[str | None, typer.Option(help="A client, by name or id, who is to have a new token.")] = None,
+    revoke: Annotated[
+        str | None,
+        typer.Option(help="Revoke the token of this client, by name or id; its examples stay.", metavar="NAME"),
+    ] = None,
+    rotate: Annotated[
+        str | None,
+        typer.Option(help="Make a new token for this client; the old one becomes invalid.", metavar="NAME"),
+    ] = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """List the clients, with how many examples each has sent; or revoke one's token, or make one a new token."""
-    with one_line_errors():
-        if revoke is not None and rotate is not None:
-            raise InvalidData("expected --revoke or --rotate, got both: do one after the other")
-        with operator_at(url) as server:
-            known = server.clients()
-            if revoke is not None:
-                one = _one(known, revoke)
-                server.revoke(one["id"])
-                told = f"{one['name']}: the token opens nothing any more; the examples stay."
-                show({**_named(one), "revoked": True} if as_json else told)
-            elif rotate is not None:
-                one = _one(known, rotate)
-                made = server.rotate(one["id"])
-                told = f"{one['name']}: new token, shown this once: {made}"
-                show({**_named(one), "token": made} if as_json else told)
-            else:
-                _list(known, as_json)
+    """List all clients with how many examples each has sent. Or revoke a client's token, or make a new one."""
+    if revoke is not None and rotate is not None:
+        raise InvalidData("expected --revoke or --rotate, got both: do one after the other")
+    with operator_at(url) as server:
+        listed = server.clients()
+        if revoke is not None:
+            client = _client(listed, revoke)
+            server.revoke(client["id"])
+            text = f"{client['name']}: the token is revoked; the examples stay."
+            show({"id": client["id"], "name": client["name"], "revoked": True} if as_json else text)
+        elif rotate is not None:
+            client = _client(listed, rotate)
+            token = server.rotate(client["id"])
+            revived = " (it was revoked before)" if client["revoked"] else ""
+            text = f"{client['name']}{revived}: a new token, which is not shown again: {token}"
+            show({"id": client["id"], "name": client["name"], "token": token} if as_json else text)
+        elif as_json:
+            show({"clients": listed})
+        else:
+            _list(listed)
 
 
-def _one(known: list[dict[str, Any]], who: str) -> dict[str, Any]:
-    found = [client for client in known if who in (client["name"], client["id"])]
-    if not found:
-        raise UnknownTask(f"no client has the name or id {who!r}: motet clients lists them all")
-    if len(found) > 1:
-        raise InvalidData(f"{who!r} is a client's name and another's id: give the other of the two")
-    return found[0]
+def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
+    matches = [client for client in listed if name_or_id in (client["name"], client["id"])]
+    if not matches:
+        raise UnknownTask(f"no client has the name or id {name_or_id!r}: motet clients lists them all")
+    if len(matches) > 1:
+        raise InvalidData(f"{name_or_id!r} is a client's name and another's id: give the other of the two")
+    return matches[0]
 
 
-def _named(client: dict[str, Any]) -> dict[str, Any]:
-    return {"id": client["id"], "name": client["name"]}
-
-
-def _list(known: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        show({"clients": known})
-        return
-    rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in known]
+def _list(listed: list[dict[str, Any]]) -> None:
+    rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in listed]
     if rows:
         show_table({"name": "bold", "id": "", "examples": "", "revoked": "red"}, rows)
-    show(f"{count(len(known), 'client')} with {count(sum(c['examples'] for c in known), 'example')}.")
+    show(f"{count(len(listed), 'client')} with {count(sum(c['examples'] for c in listed), 'example')}.")

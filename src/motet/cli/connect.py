@@ -1,4 +1,4 @@
-"""How commands reach a study's server: with whose token, how patiently, and its refusals in their own words."""
+"""How commands reach a study's server: with whose token, how patiently, and refusals in a command's own words."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from motet.model.catalogue import Catalogue
     from motet.release.disclosed import Disclosed
 
-IMPATIENT, PATIENT = 2, 6  # how often a request is repeated where somebody waits, and where much is under way
+IMPATIENT, PATIENT = 2, 6  # repetitions of a request: while a person waits for an answer, and while a table is sent
 CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"
-NO_CLIENT = f"the server knows no client with this token: set {CLIENT} to another; the operator can make you one"
+NO_CLIENT = f"the server does not accept this client's token: set {CLIENT} to another; the operator can make a new one"
 NO_OPERATOR = f"this token is not the operator's: set {OPERATOR} to the one that motet serve was given, or showed"
 
 
 @contextmanager
 def server_at(url: str, token: str, refused: str = NO_CLIENT, *, retries: int = IMPATIENT) -> Iterator[Client]:
-    """``refused`` is what to say where the token does not open what is asked for."""
+    """``refused`` is the message if the server does not accept the token."""
     from motet.client.client import Client
 
     try:
@@ -31,9 +31,9 @@ def server_at(url: str, token: str, refused: str = NO_CLIENT, *, retries: int = 
     except (Unauthorized, Forbidden):
         raise Unauthorized(refused) from None
     except Unreachable as error:
-        raise Unreachable(f"{error} (--url, MOTET_URL)") from None
+        raise error.reworded(f"{error} (--url, MOTET_URL)") from None
     except NotReleased as error:
-        raise NotReleased(f"{error}; try again then") from None
+        raise error.reworded(f"{error}; try again then") from None
 
 
 def operator_at(url: str) -> AbstractContextManager[Client]:
@@ -44,19 +44,36 @@ def client_token() -> str:
     return token("a client's", CLIENT)
 
 
-def fetched(url: str) -> Disclosed:
-    """The current release. No token is sent, nor asked for, unless the study gives releases to its clients only."""
+def current_release(url: str) -> Disclosed:
+    """A token is sent, and asked for, only if the study gives its releases to its clients only."""
     try:
         with server_at(url, "") as anyone:
             return anyone.disclosed()
     except Unauthorized:
-        known = token("a client's", CLIENT, OPERATOR, why=" (releases of this study are for its clients only)")
-    with server_at(url, known) as client:
+        any_token = token("a client's", CLIENT, OPERATOR, why=" (releases of this study are for its clients only)")
+    with server_at(url, any_token) as client:
         return client.disclosed()
 
 
+def release_at(place: str) -> Disclosed:
+    """A release from a server's address or from a file."""
+    if place.startswith(("http://", "https://")):
+        return current_release(place)
+    from motet.release.disclosed import Disclosed
+
+    try:
+        return Disclosed.load(place)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidRelease(
+            f"cannot read {place}: {reason}; give a release's file, or an address with http://"
+        ) from None
+    except InvalidRelease as error:
+        raise error.reworded(f"{place}: {error}") from None
+
+
 def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
-    """The catalogue of a study and how many numbers an input has, as its server tells of it."""
+    """The catalogue of a study, from the server's description, and how many numbers an input has."""
     from motet.client.responses import field_of
     from motet.model.catalogue import Catalogue
 
@@ -64,20 +81,3 @@ def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
     if spec is None:
         return None, dimension
     return Catalogue.from_spec({key: field_of(spec, key, list) for key in ("names", "vectors")}), dimension
-
-
-def obtained(where: str) -> Disclosed:
-    """A release from a server's address or from a file."""
-    if where.startswith(("http://", "https://")):
-        return fetched(where)
-    from motet.release.disclosed import Disclosed
-
-    try:
-        return Disclosed.load(where)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InvalidRelease(
-            f"cannot read {where}: {reason}; give a release's file, or an address with http://"
-        ) from None
-    except InvalidRelease as error:
-        raise InvalidRelease(f"{where}: {error}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from motet.cli.connect import client_token, fetched, obtained, server_at
+from motet.cli.connect import client_token, current_release, release_at, server_at
 from motet.cli.terminal import (
     LOCAL,
     AsJson,
@@ -85,7 +85,8 @@ def predict(
         if tokens is not None:
             asked = _of_tokens(tokens, inputs, url, top)
         elif own is not None:
-            asked = _of_examples(own, client, each, inputs, fetched(url) if release is None else obtained(release), top)
+            of = current_release(url) if release is None else release_at(release)
+            asked = _of_examples(own, client, each, inputs, of, top)
         else:
             asked = _of_sender(inputs, url, top)
         total = sum(map(len, asked.rows.values()))

@@ -1,4 +1,4 @@
-"""What commands share: one-line errors, progress bars, tokens, and the options that several of them have."""
+"""What commands share at a terminal: options, tokens, progress bars, tables, and files that are not overwritten."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from motet.errors import InvalidData, MotetError, Unauthorized
+from motet.errors import InvalidData, Unauthorized
 from motet.text import printable
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Url = Annotated[str, typer.Option("--url", envvar="MOTET_URL", help="The address of the study's server.")]
-OfClient = Annotated[str | None, typer.Option(help="Only this client's rows, where the table has a column client.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; an error is JSON too.")]
+Url = Annotated[
+    str, typer.Option("--url", envvar="MOTET_URL", help="The address of the study's server.", metavar="URL")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")]
+OfClient = Annotated[
+    str | None,
+    typer.Option(help="Only this client's rows, if the table has a column client.", metavar="NAME"),
+]
 Tokens = Annotated[
     Path | None,
-    typer.Option(help="For many clients, each under its own: a table of names and tokens, as enroll --out writes it."),
+    typer.Option(help="For many clients: a table of their names and tokens, as enroll --out writes it."),
 ]
 LOCAL = "http://127.0.0.1:8000"
-WIDEST = 10_000
+MAX_TABLE_COLUMNS = 10_000  # of letters
 ASCII = {"ε": "epsilon", "δ": "delta", "α": "alpha", "λ": "lambda", "σ": "sigma", "²": "2", "³": "3", "±": "+/-"} | {
     "×": "x", "·": "*", "…": "...", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=", "━": "-", "│": "|", "●": "*"
 }  # fmt: skip
@@ -52,53 +58,47 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """What the package or the system refuses is one line and exit code 1."""
-    try:
-        yield
-    except MotetError as error:
-        line = str(error)
-    except BrokenPipeError:  # whoever read our output has enough of it
-        raise
-    except OSError as error:
-        path = error.filename
-        line = f"cannot use {path}: {error.strerror}; check the path and who may use it" if path else str(error)
-    else:
-        return
-    sys.stderr.write(f"motet: {printable(line)}\n")
-    raise typer.Exit(1)
+    """Nothing: ``motet.cli.command.Command`` shows the errors of all commands."""
+    yield
 
 
 @contextmanager
-def progress_bar(console: Console, unit: str, total: int, doing: str = "Learning") -> Iterator[Callable[..., None]]:
-    """A bar with the time left, gone when done; gives what moves it on, by one or by so many."""
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+def progress_bar(console: Console, unit: str, total: int, verb: str = "Learning") -> Iterator[Callable[..., None]]:
+    """A bar with the time left, which disappears at the end; yields the function that moves it, by one or by n."""
+    columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=total)
-        yield lambda many=1: progress.advance(bar, many)
+        yield lambda n=1: progress.advance(bar, n)
 
 
 def token(whose: str, *variables: str, why: str = "") -> str:
-    """A token from the first of these variables that is set, or asked for where there is somebody to ask."""
+    """A token from the first of these variables that is set; without one a terminal is asked."""
     for variable in variables:
-        if found := os.environ.get(variable, "").strip():
-            return found
+        if value := os.environ.get(variable, "").strip():
+            return value
     if not sys.stdin.isatty():
         raise Unauthorized(f"expected {whose} token{why}, got none: set {' or '.join(variables)}")
     return str(typer.prompt(f"{whose[0].upper()}{whose[1:]} token{why}", hide_input=True, err=True)).strip()
 
 
-def show(what: dict[str, Any] | str) -> None:
-    """A line, or an object as JSON."""
-    sys.stdout.write(f"{printable(what) if isinstance(what, str) else json.dumps(what, default=str)}\n")
+def show(text: dict[str, Any] | str) -> None:
+    """Print a line, or an object as JSON."""
+    sys.stdout.write(f"{printable(text) if isinstance(text, str) else json.dumps(text, default=str)}\n")
+
+
+def check_new_file(path: Path, *, force: bool = False) -> None:
+    """Refuse a file that exists, unless ``force``; before the work, so that none is lost."""
+    if path.exists() and not force:
+        raise InvalidData(f"{path} already exists: choose another name, or overwrite it with --force")
 
 
 @contextmanager
 def private_file(path: Path) -> Iterator[TextIO]:
-    """A new file that only its owner may read; it is gone again where nothing was written."""
+    """A new file that only its owner may read; it is removed again if nothing was written."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise InvalidData(f"{path} is there already and is not overwritten: give --out another name") from None
+        raise InvalidData(f"{path} already exists and is not overwritten: give --out another name") from None
     with open(descriptor, "w", encoding="utf-8", newline="") as file:
         try:
             yield file
@@ -108,7 +108,7 @@ def private_file(path: Path) -> Iterator[TextIO]:
 
 
 def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> None:
-    """A table as wide as it needs to be, so that nothing of it is cut off; ``columns`` have a style each."""
+    """A table as wide as it needs to be, so that nothing is cut off; ``columns`` maps names to styles."""
     table = Table()
     for name, style in columns.items():
         table.add_column(name, style=style, no_wrap=True)
@@ -116,5 +116,6 @@ def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> Non
         texts = [Text(printable(str(cell)), justify="right" if isinstance(cell, int) else "left") for cell in row]
         table.add_row(*texts)
     console = Console()
-    console.width = max(console.width, console.measure(table, options=console.options.update(width=WIDEST)).maximum)
+    options = console.options.update(width=MAX_TABLE_COLUMNS)
+    console.width = max(console.width, console.measure(table, options=options).maximum)
     console.print(table, crop=False)

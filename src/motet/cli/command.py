@@ -1,0 +1,196 @@
+"""What every command has: parameters read from its signature, one form of help, and errors in one line or as JSON.
+
+The help does without typer's own, whose spelling of flags and arguments changes from version to version; the command
+reference in the docs is made of the same parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo, OptionInfo
+
+from motet.errors import MotetError
+from motet.text import printable
+
+VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", bool: ""}
+EXTRAS = {"matplotlib": "plots", "pyarrow": "tables"}  # what a missing package is installed with; else the server's
+
+
+class Parameter(NamedTuple):
+    """An argument or option of a command, as its user knows it."""
+
+    name: str
+    info: OptionInfo | ArgumentInfo
+    kind: Any  # its type, without None
+    default: Any  # inspect.Parameter.empty if it is required
+
+    @property
+    def is_option(self) -> bool:
+        return isinstance(self.info, OptionInfo)
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def names(self) -> list[str]:
+        """An option's spellings; help and docs show the first."""
+        declared = [self.info.default, *(self.info.param_decls or ())]  # typer keeps the first one as a default
+        return [name for name in declared if isinstance(name, str)] or [f"--{self.name.replace('_', '-')}"]
+
+    @property
+    def value(self) -> str:
+        """What stands for its value: FILE, or private|exact; "" for a flag."""
+        if self.info.metavar:
+            return str(self.info.metavar)
+        if get_origin(self.kind) is Literal:
+            return "|".join(map(str, get_args(self.kind)))
+        return VALUES[self.kind] if self.is_option else self.name.upper()
+
+    @property
+    def usage(self) -> str:
+        """How it is written in a call: ``--out FILE``, ``NAME…``."""
+        if self.is_option:
+            return f"{self.names[0]} {self.value}".strip()
+        return f"{self.value}{'…' if get_origin(self.kind) is list else ''}"
+
+    @property
+    def limits(self) -> str:
+        low, high = self.info.min, self.info.max
+        return "" if low is None else f"from {low:g}" + ("" if high is None else f" to {high}")
+
+    def expected(self) -> str:
+        """The values that it takes, in words."""
+        if get_origin(self.kind) is Literal:
+            return " or ".join(map(str, get_args(self.kind)))
+        kind = {int: "a whole number", float: "a number"}.get(self.kind, self.value)
+        return f"{kind} {self.limits}".strip()
+
+
+def parameters(command: Callable[..., Any]) -> list[Parameter]:
+    """Those of a command's signature, in its order."""
+    listed = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind, info = get_args(parameter.annotation)
+        if get_origin(kind) in (UnionType, Union):
+            (kind,) = (part for part in get_args(kind) if part is not NoneType)
+        listed.append(Parameter(name, info, kind, parameter.default))
+    return listed
+
+
+def usage(known: Sequence[Parameter]) -> str:
+    """The arguments of a call, and whether there are options."""
+    arguments = [p.usage if p.required else f"[{p.usage}]" for p in known if not p.is_option]
+    return " ".join([*arguments, *["[OPTIONS]"] * any(p.is_option for p in known)])
+
+
+class Command(TyperCommand):
+    """A command of the program; ``help`` are its paragraphs, ``epilog`` its examples, one a line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = self._refusal(error, given)
+            raise
+
+    def _refusal(self, error: Any, args: Sequence[str]) -> str:
+        """What was expected and the value, instead of a library's words without the value."""
+        for parameter in parameters(self.callback) if self.callback and error.param else ():
+            if parameter.name == error.param.name and parameter.is_option and get_origin(parameter.kind) is not tuple:
+                for name, value in zip(args, [*args[1:], ""]):
+                    if name.partition("=")[0] in parameter.names:
+                        return f"expected {parameter.expected()}, got {name.partition('=')[2] or value!r}"
+        return str(error.message)
+
+    def invoke(self, ctx: Any) -> Any:
+        with errors_shown(as_json=ctx.params.get("as_json", False)):
+            return super().invoke(ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        known = parameters(self.callback) if self.callback else []
+        formatter.write_usage(ctx.command_path, usage(known))
+        for paragraph in (self.help or "").split("\n\n"):
+            formatter.write_paragraph()
+            formatter.write_text(" ".join(paragraph.split()))
+        _write_section(formatter, "Arguments", [(p.usage, _description(p)) for p in known if not p.is_option])
+        options = [(p.usage, _description(p)) for p in known if p.is_option]
+        _write_section(formatter, "Options", [*options, ("-h, --help", "Show this text and exit.")])
+        formatter.write_paragraph()
+        formatter.write("Examples:\n" + "".join(f"  {line}\n" for line in (self.epilog or "").splitlines()))
+
+
+class Group(TyperGroup):
+    """All commands, listed with the first sentence of their help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write_usage(ctx.command_path, "COMMAND [OPTIONS]")
+        formatter.write_paragraph()
+        formatter.write_text(self.help or "")
+        commands = [command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
+        rows = [(command.name, first_sentence(command.help or "")) for command in commands if not command.hidden]
+        _write_section(formatter, "Commands", rows)
+        params: list[Any] = [param for param in self.get_params(ctx) if not getattr(param, "hidden", False)]
+        options = [(", ".join(sorted(param.opts, key=len)), param.help) for param in params]
+        _write_section(formatter, "Options", options)
+        formatter.write_paragraph()
+        formatter.write_text("motet COMMAND --help shows what a command does, with examples.")
+
+
+def first_sentence(text: str) -> str:
+    words = " ".join(text.split("\n\n")[0].split())
+    return words.split(". ")[0].rstrip(".") + "."
+
+
+def _description(parameter: Parameter) -> str:
+    """Its help, with default, limits and variable in brackets."""
+    default = parameter.default
+    notes = [] if parameter.required or default is None or default is False else [f"default: {default}"]
+    notes += [parameter.limits] if parameter.limits else []
+    notes += [f"or set {parameter.info.envvar}"] if parameter.info.envvar else []
+    return f"{parameter.info.help} [{'; '.join(notes)}]" if notes else str(parameter.info.help)
+
+
+def _write_section(formatter: Any, title: str, rows: Sequence[tuple[Any, Any]]) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
+
+
+@contextmanager
+def errors_shown(*, as_json: bool) -> Iterator[None]:
+    """An error of the package or the system becomes one line on standard error, and exit code 1.
+
+    With ``--json`` the line is JSON of the server's shape, ``{"error": {"code", "message", "where"}}``.
+    """
+    try:
+        yield
+    except MotetError as error:
+        code, message, where = error.code, str(error), error.where
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "motet"):
+            raise
+        code, where = "not_installed", None
+        message = f"this needs {package}: pip install 'motet[{EXTRAS.get(package, 'server')}]'"
+    except BrokenPipeError:  # the reader of our output has closed it
+        raise
+    except OSError as error:
+        code, where, path = "os_error", None, error.filename
+        message = f"cannot use {path}: {error.strerror}; check the path and its permissions" if path else str(error)
+    else:
+        return
+    body = {"error": {"code": code, "message": message, "where": where}}
+    sys.stderr.write(f"{json.dumps(body)}\n" if as_json else f"motet: {printable(message)}\n")
+    raise typer.Exit(1)
