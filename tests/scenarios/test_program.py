@@ -21,6 +21,8 @@ import trustme
 from motet import Client
 from tests.cli.program import ENVIRONMENT, refused, run
 from tests.scenarios.harness import CURVES, END, START, Program, free_port, poll, program, write_study
+from tests.store.local_study import EXACT as LOCAL
+from tests.store.local_study import local_study
 
 EXACT = CURVES + '[release]\npolicy = "exact"\nevery = "1h"\n'
 AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
@@ -142,6 +144,19 @@ def test_whatever_keeps_it_from_starting_is_one_line(
         ):
             refused(run(*arguments), reason)
     assert not study.with_suffix(".db").exists()
+
+
+@pytest.mark.parametrize("damage", ["the release", "the page"])
+def test_a_damaged_release_is_one_line(tmp_path: Path, damage: str) -> None:
+    with local_study(tmp_path, LOCAL) as study:
+        study.release()
+        study.execute("UPDATE releases SET data = ?", b"junk" * 3000)
+        database = study.study.path.with_suffix(".db")
+    if damage == "the page":
+        pages = database.read_bytes()
+        begin = pages.rindex(b"junk" * 100) // 4096 * 4096
+        database.write_bytes(pages[:begin] + bytes(4096) + pages[begin + 4096 :])
+    refused(run("serve", study.study.path, "--port", 0), "current release that can be read", "motet verify")
 
 
 def test_a_password_is_not_shown(tmp_path: Path) -> None:

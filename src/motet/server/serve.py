@@ -25,12 +25,13 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from motet.errors import InvalidStudy, MotetError
+from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
+from motet.release.disclosed import Disclosed
 from motet.server.app import create_app
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.service import Service
+from motet.store import releases
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
-from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
 
@@ -67,8 +68,7 @@ def serve(
     _check_tls(certfile, keyfile)
     listener = _listen(path, host or study.server.host, study.server.port if port is None else port)
     log_to_stderr(log_format, log_level)
-    store = Store(study.store_url)
-    pin(store, study, now=time.time())
+    store = _open(study)
     token = operator_token(store, show_token)
     address = _address(listener, "http" if certfile is None else "https")
 
@@ -147,6 +147,24 @@ def _address(listener: socket.socket, scheme: str) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _open(study: Study) -> Store:
+    """The study's database, made if there is none; its current release must be readable."""
+    store = Store(study.store_url)
+    releases.pin(store, study, now=time.time())
+    try:
+        with store.snapshot() as connection:
+            current = releases.current(connection)
+        if current is not None:
+            Disclosed.from_bytes(current.data)
+    except (Busy, InvalidRelease) as error:
+        cause = getattr(error.__cause__, "orig", None) or error
+        raise InvalidStore(
+            f"expected a database with a current release that can be read, got {cause}; check it: "
+            f"motet verify {study.path}"
+        ) from None
+    return store
 
 
 def operator_token(store: Store, show: Callable[[str], None]) -> OperatorToken:
