@@ -1,16 +1,16 @@
-"""Motet: many clients learn together without handing their data to each other.
+"""Motet: many clients learn together, and keep their data to themselves.
 
-Each client is one learning task with a few examples; its function is the average of all plus a shift of its own.
+Each client is one learning task with a few examples; its function is the average of all clients plus its own shift.
 
     MixedEffectRegressor   fit and predict on tables, as in scikit-learn
     Model       what is learned: two kernels, their shares α and 1−α, the noise λ, a bias, a basis
-    Catalogue   a public list of named inputs, for models that have one
-    Engine      takes examples of many tasks as they come, forgets exactly, and discloses their sum
-    Disclosed   that sum: from it and its own examples any client computes its own Estimate
-    Client      the same over HTTP: sends examples, or only downloads, and estimates
+    Catalogue   a public list of named inputs, if the model has one
+    Engine      learns examples of many tasks in any order, forgets exactly, and discloses their sum
+    Disclosed   this sum, a release: any client computes its Estimate from it and from its own examples
+    Client      the same over HTTP: sends examples, or only downloads a release
 
-Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are scikit-learn's and those of ``motet.kernels``; what can
-go wrong is in ``motet.errors``.
+Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are in ``motet.kernels`` (scikit-learn's and our own),
+exceptions in ``motet.errors``, private releases in ``motet.privacy``.
 """
 
 from __future__ import annotations
@@ -62,8 +62,18 @@ _HOME = {
 }
 
 
+_MODULES = ("errors", "kernels", "model", "music", "privacy", "study")
+
+
 def __getattr__(name: str) -> Any:
-    """Loaded when first asked for, so that ``import motet`` stays light."""
+    """Import a public name or module when it is first used, so that ``import motet`` stays light."""
+    if name in _MODULES:
+        return import_module(f"motet.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'motet' has no attribute {name!r}")
     return getattr(import_module(f"motet.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """The public names and modules, loaded or not, for completion."""
+    return [*__all__, *_MODULES, "__doc__", "__version__"]

@@ -1,35 +1,35 @@
-"""What can go wrong, as one tree.
+"""All exceptions of the package, as one tree.
 
     MotetError
-    ├── InvalidData          what came cannot be learned from (also a ValueError)
-    │   ├── NotFinite          NaN or infinite
-    │   ├── WrongDimension     another number of columns, or arrays of different lengths
-    │   ├── InvalidNoise       a noise variance that is not positive
-    │   └── EmptyData          nothing where something is needed
-    ├── InvalidModel         a model that means nothing (also a ValueError)
-    │   ├── UnknownKernel      not in the closed list
-    │   └── NotPositiveDefinite   a kernel that is none on these inputs
+    ├── InvalidData          data that cannot be learned from (also a ValueError)
+    │   ├── NotFinite          a number is NaN, infinite or too large
+    │   ├── WrongDimension     the number of columns is wrong, or arrays differ in length
+    │   ├── InvalidNoise       a noise variance is not positive
+    │   └── EmptyData          at least one row, column or name is needed
+    ├── InvalidModel         settings that make no model (also a ValueError)
+    │   ├── UnknownKernel      the kernel is not in the closed list
+    │   └── NotPositiveDefinite   the kernel's matrix on these inputs is not positive definite
     ├── InvalidStudy         a study file that cannot be used (also a ValueError)
-    ├── NotKnown             nothing under that name (also a LookupError)
-    │   ├── UnknownTask        the engine holds no example of it
-    │   ├── UnknownExample     the task has no such triple
-    │   └── UnknownName        not in the catalogue
+    ├── NotKnown             there is nothing of that name (also a LookupError)
+    │   ├── UnknownTask        the engine has no example of this task
+    │   ├── UnknownExample     the task has no such example
+    │   └── UnknownName        the name is not in the catalogue
     ├── InvalidStore         a database that cannot be used (also a ValueError)
-    ├── TooMany              more than a limit allows
-    ├── TooLarge             a request with more bytes than the server takes: send less at once
-    ├── Busy                 too much to do, or no database: the same later may work
-    ├── NotAllowed           the study's policy does not allow it now
-    ├── BudgetSpent          no further release would keep the promised privacy
-    ├── InvalidRelease       a disclosed database that cannot be used (also a ValueError)
-    │   └── StaleRelease       coefficients and database are of different releases
-    ├── NotReleased          the first release is still to come
-    ├── Unauthorized         no token, or one that opens nothing
-    ├── Forbidden            a token that does not open this
-    ├── ServerError          an error of the server without a name here, or an answer that is none
-    └── Unreachable          no answer, however often it was tried (also a ConnectionError)
+    ├── TooMany              a limit on the number of examples or clients is exceeded
+    ├── TooLarge             the request has more bytes than the server accepts: send less at once
+    ├── Busy                 the server or its database is overloaded: try again later
+    ├── NotAllowed           the study's policy does not allow this now
+    ├── BudgetSpent          the privacy budget allows no further release
+    ├── InvalidRelease       a release that cannot be used (also a ValueError)
+    │   └── StaleRelease       the coefficients belong to another release
+    ├── NotReleased          there is no release yet
+    ├── Unauthorized         the token is missing, or not valid
+    ├── Forbidden            the token is valid, but not for this
+    ├── ServerError          the server failed, or its reply is not Motet's
+    └── Unreachable          the server did not reply, after all attempts (also a ConnectionError)
 
-Every class has a ``code``, stable and readable by a program. A message says what was expected, what came,
-and what to do.
+Every class has a ``code`` for programs, which does not change. A message states what was expected, what was received,
+and what to do. ``where`` is the place that the error is about, if there is one.
 """
 
 from typing import Self
@@ -41,7 +41,7 @@ class MotetError(Exception):
     code = "motet_error"
 
     def __init__(self, *args: object, where: str | None = None) -> None:
-        """``where`` is the place in what was given, such as "examples.3", a study file's key or a model's field."""
+        """``where`` is the place in the data, such as "examples.3", a key of a study file or a field of a model."""
         super().__init__(*args)
         self.where = where
 

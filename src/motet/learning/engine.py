@@ -55,7 +55,7 @@ class Engine:
         self._kernels = [model.individual]
         self._kernel_of: dict[Hashable, int] = {}
         for task, given in (individual or {}).items():
-            kernel = model.reading(given)
+            kernel = model.adapt(given)
             if kernel not in self._kernels:
                 self._kernels.append(kernel)
             self._kernel_of[task] = self._kernels.index(kernel)

@@ -1,6 +1,6 @@
 """What is learned: the kernels of the average and of the shifts, their shares, the bias and the basis.
 
-A ``Model`` is frozen, checked when made, and carried as JSON; whoever holds it knows how to read a release.
+A ``Model`` is frozen, checked when it is made, and carried as JSON; a release contains the one that it is of.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ class Model:
     catalogue: Catalogue | None = None
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "lam", "sigma2"):
-            if getattr(self, name) is not None or name != "sigma2":
-                object.__setattr__(self, name, number(name, getattr(self, name)))
-        if not 0 <= self.alpha <= 1:
-            raise InvalidModel(f"alpha must lie in [0, 1], got {self.alpha!r}")
-        for name in ("lam", "sigma2"):
-            if (value := getattr(self, name)) is not None and value <= 0:
+        for name in ("alpha", "lam", "sigma2") if self.sigma2 is not None else ("alpha", "lam"):
+            value = number(name, getattr(self, name))
+            if name == "alpha" and not 0 <= value <= 1:
+                raise InvalidModel(f"alpha must lie in [0, 1], got {value!r}")
+            if name != "alpha" and value <= 0:
                 raise InvalidModel(f"{name} must be positive, got {value!r}")
+            object.__setattr__(self, name, value)
         if self.bias not in BIASES:
             raise InvalidModel(f"bias must be one of {', '.join(BIASES)}, got {self.bias!r}")
         if self.basis is not None and type(self.basis) not in BASES.values():
@@ -58,19 +57,19 @@ class Model:
             raise InvalidModel("a basis is of the common kernel: with common=None leave it out")
         for name in ("common", "individual"):
             if getattr(self, name) is not None or name == "individual":
-                object.__setattr__(self, name, self.reading(getattr(self, name)))
+                object.__setattr__(self, name, self.adapt(getattr(self, name)))
         if self.dimension is not None:
             self.check_dimension(self.dimension)
 
-    def reading(self, kernel: Kernel) -> Kernel:
-        """The kernel, checked, and reading the catalogue's features where there is a catalogue."""
+    def adapt(self, kernel: Kernel) -> Kernel:
+        """A checked copy of a kernel, which reads the catalogue's features if there is a catalogue."""
         if not isinstance(kernel, Kernel):
             raise InvalidModel(f"expected a kernel such as RBF(1.0) from sklearn or motet.kernels, got {kernel!r}")
         if self.catalogue is not None and self.catalogue.features:
             kernel = on_columns(kernel, self.catalogue.features)
-        return from_spec(to_spec(kernel))  # a copy, so that nobody changes ours
+        return from_spec(to_spec(kernel))
 
-    # --- shares: where there is no common kernel α plays no part ---
+    # --- shares: without a common kernel α plays no part ---
 
     @property
     def common_share(self) -> float:
@@ -127,7 +126,7 @@ class Model:
         return np.ascontiguousarray(array)
 
     def fixed_basis(self, p: int) -> Basis | None:
-        """The basis, where it does not depend on the inputs seen."""
+        """The basis built, on inputs of ``p`` columns; None if it grows with the inputs."""
         if self.common is not None and self.basis is None:
             return None
         return Basis.fixed(self.basis, self.common, p, self.bias, self.catalogue is not None)

@@ -78,7 +78,7 @@ class Clip:
         with np.errstate(all="ignore"):
             folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
             model = self.at.model
-            return self._sum(model.individual if kernel is None else model.reading(kernel), folded, X[first])
+            return self._sum(model.individual if kernel is None else model.adapt(kernel), folded, X[first])
 
     def _sum(self, kernel: Kernel, folded: FoldedTasks, X: Array) -> Whole:
         """Clients whose inputs are all public points together, by size; each other one alone."""

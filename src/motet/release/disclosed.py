@@ -106,7 +106,7 @@ class Disclosed:
         task = Task.of(X, *outputs(y, noise, len(X)))
         kernel = self.model.individual
         if individual is not None:
-            kernel = self.model.reading(individual)
+            kernel = self.model.adapt(individual)
             check_dimension(kernel, X.shape[1])
         if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
             return self.replaced(task, Task.empty(X.shape[1]), kernel)
