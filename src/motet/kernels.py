@@ -7,6 +7,7 @@ data, so that they may come from a stranger. To add one, write its class as scik
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -25,7 +26,7 @@ from sklearn.gaussian_process.kernels import (
     Sum,
 )
 
-from motet.arrays import Array, finite_number, numbers
+from motet.arrays import Array, finite_number, is_finite, numbers
 from motet.errors import InvalidModel, WrongDimension
 
 __all__ = [
@@ -49,18 +50,26 @@ __all__ = [
 ]
 
 
-class Identity(Kernel):  # type: ignore[misc]
-    """k(x, x′) = 1 where x equals x′, else 0: for inputs that only have a name."""
+class StackKernel(Kernel):  # type: ignore[misc]
+    """A kernel without hyperparameters to tune, written once for single sets of inputs and for stacks of them."""
+
+    @abstractmethod
+    def over(self, X: Array, Y: Array) -> Array:
+        """K(X, Y) of shape (…, n, m) for X of shape (…, n, p) and Y of shape (…, m, p)."""
+
+    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
+        K = self.over(X, X if Y is None else Y)
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+
+class Identity(StackKernel):
+    """k(x, x′) = 1 if x equals x′, else 0: for inputs that only have a name."""
 
     def __init__(self) -> None:
         """Nothing to set; sklearn reads this signature."""
 
     def over(self, X: Array, Y: Array) -> Array:
         return np.asarray((X[..., :, None, :] == Y[..., None, :, :]).all(axis=-1), dtype=float)
-
-    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        K = self.over(X, X if Y is None else Y)
-        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -69,7 +78,7 @@ class Identity(Kernel):  # type: ignore[misc]
         return True
 
 
-class Linear(Kernel):  # type: ignore[misc]
+class Linear(StackKernel):
     """k(x, x′) = (1, x)ᵀ C (1, x′): an intercept and slopes with covariance C, intercept first."""
 
     def __init__(self, covariance: Any) -> None:
@@ -82,7 +91,7 @@ class Linear(Kernel):  # type: ignore[misc]
             C.ndim != 2
             or C.shape[0] != C.shape[1]
             or not C.size
-            or not np.isfinite(C).all()
+            or not is_finite(C).all()
             or not np.allclose(C, C.T, rtol=1e-12, atol=0)
         ):
             raise InvalidModel(f"Linear needs a finite symmetric covariance, got one of shape {C.shape}")
@@ -91,7 +100,7 @@ class Linear(Kernel):  # type: ignore[misc]
         return C
 
     def C_for(self, p: int) -> Array:
-        """C, where inputs have ``p`` columns."""
+        """C, checked to fit inputs of ``p`` columns."""
         C = self.C
         if len(C) != p + 1:
             raise WrongDimension(f"Linear has an intercept and {len(C) - 1} slopes, inputs have {p} columns")
@@ -99,10 +108,6 @@ class Linear(Kernel):  # type: ignore[misc]
 
     def over(self, X: Array, Y: Array) -> Array:
         return np.asarray(affine(X) @ self.C_for(X.shape[-1]) @ affine(Y).swapaxes(-1, -2))
-
-    def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        K = self.over(X, X if Y is None else Y)
-        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def diag(self, X: Array) -> Array:
         U = affine(X)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, is_whole_number, numbers
+from motet.arrays import Array, Index, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
 from motet.kernels import affine
 from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
@@ -190,7 +190,7 @@ def _points(points: Any) -> Array:
         raise WrongDimension(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
     if not len(array):
         raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
-    if not np.isfinite(array).all():
+    if not is_finite(array).all():
         raise NotFinite("a basis needs finite points")
     array.flags.writeable = False
     return array

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, Index, numbers
+from motet.arrays import Array, Index, is_finite, numbers
 from motet.errors import EmptyData, InvalidData, NotFinite, UnknownName, WrongDimension
 from motet.tablefile import Table, cell_number, read
 
@@ -130,7 +130,7 @@ def _vectors(vectors: Any, n: int) -> Array:
     array = np.empty((n, 0)) if vectors is None else numbers(vectors, "catalogue vectors") + 0.0
     if array.ndim != 2 or len(array) != n:
         raise WrongDimension(f"a catalogue of {n} names needs {n} rows of vectors, got an array of shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise NotFinite(f"catalogue vectors must be finite; row {int(np.argwhere(~np.isfinite(array))[0, 0])} is not")
+    if not (good := is_finite(array)).all():
+        raise NotFinite(f"catalogue vectors must be finite; row {int(np.argwhere(~good)[0, 0])} is not")
     array.flags.writeable = False
     return array
