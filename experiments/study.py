@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from motet import Disclosed, Eigen, Engine, Model
 from motet.arrays import Array, Index
 from motet.model.catalogue import Catalogue
-from motet.model.tasks import Shift
+from motet.model.tasks import Task
 from motet.music import simulation as music
 from motet.music.reproduce import ARTICLE, preference
 from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
 from motet.privacy.ledger import Ledger, Whole
 from motet.privacy.mechanism import Mechanism, release
+from motet.release.clients import predict
 
 EXAMPLES, RANK, RELEASES = 5, 80, 10
-BLOCK = 500  # listeners estimated at once
 Bools = NDArray[np.bool_]
 
 
@@ -96,26 +96,11 @@ def last_of_ten(mechanism: Mechanism, listeners: Listeners, epsilon: float) -> D
 
 
 def estimates(disclosed: Disclosed, artist: Index, rating: Array) -> tuple[Array, Array]:
-    """All passive clients' means and standard deviations over all artists, a row for each.
-
-    A release is a Gaussian process: its average's posterior, a client's own part, and what the basis misses. So a
-    client's estimate is that process given the client's ratings, for many clients at once.
-    """
-    model, rows = disclosed.model, artists().rows
-    F = disclosed.basis.columns(rows)
-    own = Shift.of(model, model.individual, disclosed.basis)
-    K = own.gram(rows) + model.common_share * F @ disclosed.posterior.factor.solve(F.T)
-    parts = [slice(k, k + BLOCK) for k in range(0, len(artist), BLOCK)]
-    found = [_given(K, F @ disclosed.theta, model.lam, artist[part], rating[part]) for part in parts]
-    return np.concatenate([mean for mean, _ in found]), disclosed.std(np.concatenate([v for _, v in found]))
-
-
-def _given(K: Array, mean: Array, lam: float, artist: Index, rating: Array) -> tuple[Array, Array]:
-    V = K[artist[:, :, None], artist[:, None, :]] + lam * np.eye(artist.shape[1])
-    k = K[artist]
-    both = np.linalg.solve(V, np.concatenate([(rating - mean[artist])[:, :, None], k], axis=2))
-    told = np.einsum("uix,uix->ux", k, both[:, :, 1:])
-    return mean + np.einsum("uix,ui->ux", k, both[:, :, 0]), np.diag(K) - told
+    """All passive clients' means and standard deviations over all artists, a row for each."""
+    rows = artists().rows
+    tasks = (Task(rows[chosen], y, np.ones(len(y))) for chosen, y in zip(artist, rating))
+    means, deviations = zip(*predict(disclosed, ((task, rows) for task in tasks)))
+    return np.array(means), np.array(deviations)
 
 
 def table(listeners: Listeners) -> tuple[Index, Array]:

@@ -89,7 +89,9 @@ def inverse_of_lower(L: Array) -> Array:
 
 
 def solve_lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
-    """L⁻¹M for a lower triangular L, or L⁻ᵀM."""
+    """L⁻¹M for a lower triangular L, or for a stack of them, or L⁻ᵀM."""
+    if L.ndim > 2:  # not by scipy: for so little work its threads would wait longer than they compute
+        return np.linalg.solve(L.swapaxes(-1, -2) if transposed else L, M)
     if not len(L):
         return np.empty((0, M.shape[1]))
     return np.asarray(solve_triangular(L, M, lower=True, trans="T" if transposed else "N", check_finite=False))

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motet.arrays import as_bytes
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
-from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Linear, On
+from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Identity, Linear, On
 from motet.model.basis import Basis, Eigen, Features, Landmarks
+from motet.model.model import Model
+from motet.model.tasks import Shift
 from tests.oracles import Array
 
 RNG = np.random.default_rng(0)
@@ -70,15 +73,19 @@ def test_residual_is_the_variance_that_the_basis_misses() -> None:
     np.testing.assert_allclose(basis.residual(X, basis.e(X)), expected, atol=1e-12)
 
 
-def test_an_extension_spans_further_inputs() -> None:
+def test_what_a_grown_basis_misses_is_the_kernel_of_further_inputs() -> None:
+    """Exactly nothing at the inputs that it was made of; with their features the rest is all of K̄."""
     basis, F, order = Basis.grown(RBF(1.0), X[:10], "constant", False)
     assert sorted(order) == list(range(10))
     np.testing.assert_allclose(F, basis.columns(X[order]), atol=1e-9)
-    more = basis.extended(X[8:15], basis.e(X[8:15]))
-    assert len(more.landmarks) == 5
-    E = basis.e(X)
-    full = np.hstack([E, more.e(X, E)])
-    np.testing.assert_allclose((full @ full.T)[:15, :15], RBF(1.0)(X[:15]), atol=1e-9)
+    model = Model(RBF(1.0), Identity(), 0.3, 0.1)
+    shift = Shift.of(model, model.individual, basis, frozenset(as_bytes(X[:10])))
+    E, new = basis.e(X[:15]), slice(10, 15)
+    missed = shift.gram(X[:15]) - 0.7 * np.eye(15)
+    np.testing.assert_array_equal(missed[:10], 0.0)
+    np.testing.assert_allclose(0.3 * E @ E.T + missed, 0.3 * RBF(1.0)(X[:15]), atol=1e-9)
+    np.testing.assert_allclose(shift.gram(X[:15], X[new]), shift.gram(X[:15])[:, new], atol=1e-9)
+    np.testing.assert_array_equal(shift.gram(X[:15], X[new], E=E, D=E[new]), shift.gram(X[:15], X[new]))
 
 
 def test_bias_columns() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from motet.arrays import Array, outputs, slices
 from motet.client.tables import Examples, Inputs
 from motet.model.tasks import Task
-from motet.release import estimates as panel
+from motet.release import clients as many
+from motet.release.clients import Member
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
-from motet.release.estimates import Member
 
 AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory
 
@@ -82,7 +82,7 @@ def _predicted(
         for release, group in _by_release(clients, [client for client in clients if run.start < len(rows[client])]):
             inputs = (whole if isinstance(rows[c], range) else X[rows[c][run]] for c in group)
             asked = zip((clients[c][1] for c in group), inputs)
-            for client, answer in zip(group, panel.predict(release, asked, observation)):
+            for client, answer in zip(group, many.predict(release, asked, observation)):
                 found[client][:, run] = answer
                 advance(len(answer[0]))
     return found

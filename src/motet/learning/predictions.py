@@ -1,11 +1,12 @@
-"""Predictions for the tasks of an engine, many at once: the same formulas as ``Estimate``, over stacks of tasks.
+"""Predictions for the tasks of an engine, many at once: the formula of ``release.estimates`` over stacks of tasks.
 
-Tasks of one size and kernel are predicted together, so there is no loop over tasks.
+Tasks of one size and kernel that are asked for equally many rows are predicted together, so there is no loop over tasks
+and each task's R is read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
@@ -13,7 +14,9 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, Index, slices
 from motet.learning.batches import CHUNK, Batch
 from motet.model.gram import gram
+from motet.model.tasks import Shift
 from motet.release.disclosed import Disclosed
+from motet.release.estimates import task_mean, task_variance
 
 NEW = -1  # the number of a task that has no examples
 
@@ -21,34 +24,49 @@ NEW = -1  # the number of a task that has no examples
 def predict(
     release: Disclosed, parts: Iterable[tuple[Batch, Kernel]], inputs: Array, task: Index, X: Array, return_std: bool
 ) -> tuple[Array, Array]:
-    """f̂ of task ``task[i]`` at ``X[i]``, and its variance in units of σ² (zeros where it is not wanted).
+    """f̂ of task ``task[i]`` at ``X[i]``, and its variance in units of σ² (zeros unless ``return_std``).
 
     ``parts`` are all tasks of the engine, whose ``h`` number the rows of ``inputs``.
     """
     model, basis = release.model, release.basis
     F = basis.columns(X)
-    mean, shift = F @ release.theta, model.individual_share * model.individual.diag(X)
-    residual = basis.residual(X, F[:, : basis.rank]) if return_std else 0.0
+    mean, variance = F @ release.theta, np.zeros(len(X))
+    missed = release.missed_variance(X, F) if return_std else np.zeros(len(X))
+    new = np.ones(len(X), dtype=bool)
     for batch, kernel in parts:
-        slot = np.full(max(task.max(initial=NEW), batch.task.max(initial=NEW)) + 2, NEW)
-        slot[batch.task] = np.arange(len(batch.task))
-        known = np.flatnonzero(slot[task] != NEW)
-        for run in slices(len(known), CHUNK // (batch.h.shape[1] * F.shape[1] + 1)):
-            rows = known[run]
-            own = batch.take(slot[task[rows]])
-            k = model.individual_share * gram(kernel, X[rows][:, None, :], inputs[own.h])[:, 0, :]
-            kR = np.einsum("ri,rij->rj", k, own.R)
-            Fj = _columns(release, inputs, own.h)
-            mean[rows] += np.einsum("rj,rj->r", kR, own.y - Fj @ release.theta)
+        shift = Shift.of(model, kernel)
+        for tasks, rows in _rows_by_task(batch, task, F.shape[1]):
+            stack = batch.take(tasks)
+            used, at = np.unique(stack.h, return_inverse=True)  # each input is evaluated once
+            at, columns = at.reshape(stack.h.shape), basis.columns(inputs[used])
+            k = shift.gram(X[rows], inputs[stack.h])
+            a = (stack.R @ (stack.y - (columns @ release.theta)[at])[:, :, None])[:, :, 0]
+            mean[rows] = task_mean(mean[rows], k, a)
+            new[rows] = False
             if return_std:
-                F[rows] -= np.einsum("rj,rjk->rk", kR, Fj)  # q = φ(x) − (1−α)FⱼᵀRʲk̃
-                shift[rows] = model.individual_share * kernel.diag(X[rows]) - np.einsum("rj,rj->r", kR, k)
-    if not return_std:
-        return mean, np.zeros(len(mean))
-    spread = np.zeros(len(F))
-    for run in slices(len(F), CHUNK // (F.shape[1] + 1)):
-        spread[run] = release.posterior.variance(F[run])
-    return mean, spread + np.maximum(shift, 0.0) + model.common_share * residual
+                unshared = shift.variance(X[rows], missed[rows])
+                variance[rows] = task_variance(release.posterior.variance, F[rows], columns[at], k, stack.R, unshared)
+    if return_std and new.any():
+        prior = Shift.of(model, model.individual).variance(X[new], missed[new])
+        variance[new] = release.posterior.variance(F[new]) + prior
+    return mean, variance
+
+
+def _rows_by_task(batch: Batch, task: Index, width: int) -> Iterator[tuple[Index, Index]]:
+    """Places of tasks in a batch (m,) and the rows that ask for each (m, s), in parts whose temporaries stay small.
+
+    ``width`` is the number of columns of the basis.
+    """
+    place = np.full(max(task.max(initial=NEW), batch.task.max(initial=NEW)) + 2, NEW)
+    place[batch.task] = np.arange(len(batch.task))
+    order = np.argsort(place[task], kind="stable")
+    order = order[np.searchsorted(place[task[order]], 0) :]  # those of tasks in this batch
+    places, start, count = np.unique(place[task[order]], return_index=True, return_counts=True)
+    size = batch.h.shape[1]
+    for s in np.unique(count):
+        which = np.flatnonzero(count == s)
+        for part in slices(len(which), CHUNK // ((size + s) * (size + width))):
+            yield places[which[part]], order[start[which[part], None] + np.arange(s)]
 
 
 def predict_all(
@@ -65,9 +83,3 @@ def predict_all(
             a[np.arange(len(own.task))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]
             out[own.task] += a @ k
     return out
-
-
-def _columns(release: Disclosed, inputs: Array, h: Index) -> Array:
-    """φ at stacked inputs, each evaluated once."""
-    used, at = np.unique(h, return_inverse=True)
-    return release.basis.columns(inputs[used])[at.reshape(h.shape)]

@@ -281,27 +281,3 @@ class Basis:
         if self.kernel is None:
             return np.zeros(len(X))
         return np.maximum(self.kernel.diag(X) - np.einsum("ij,ij->i", E, E), 0.0)
-
-    def extended(self, X: Array, E: Array) -> Extension:
-        """More columns, behind φ, for inputs that a growing basis does not span; E are its own columns there."""
-        if self.kernel is None or not len(X):
-            return Extension(self.kernel, X[:0], E[:0], np.empty((0, 0)))
-        S = gram(self.kernel, X) - E @ E.T
-        L, order = pivoted_cholesky(S, self.kernel, scale=float(self.kernel.diag(X).max()))
-        new = order[: L.shape[1]]
-        return Extension(self.kernel, X[new], E[new], inverse_of_lower(L[: len(new)]))
-
-
-@dataclass(frozen=True, eq=False)
-class Extension:
-    """The columns C⁻¹(k̄(Z₊, x) − e(Z₊)e(x)) of further landmarks Z₊; none if the basis is fixed."""
-
-    kernel: Kernel | None
-    landmarks: Array
-    E: Array  # e(Z₊)
-    A: Array
-
-    def e(self, X: Array, E: Array) -> Array:
-        if not len(self.landmarks):
-            return np.empty((len(X), 0))
-        return np.asarray((gram(self.kernel, X, self.landmarks) - E @ self.E.T) @ self.A.T)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, match, stable_order
+from motet.arrays import Array, Index, as_bytes, match, stable_order
 from motet.errors import NotPositiveDefinite
 from motet.linalg import inverse
 from motet.model.basis import Basis
@@ -112,7 +112,7 @@ class Task:
 
     def inverse(self, shift: Shift) -> Array:
         """Rʲ (Algorithm 1, line 3)."""
-        return inverse_covariance(self.covariance(shift), shift.kernel)
+        return inverse_covariance(self.covariance(shift)[None], shift.kernel)[0]
 
 
 # --- covariance ---
@@ -122,8 +122,8 @@ class Task:
 class Shift:
     """The part of a task's function that is its own, with kernel ``share`` · K̃, and its noise, of variance λw.
 
-    With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): what a fixed basis misses of the
-    average's kernel is not shared, so each task keeps it as its own.
+    With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): the part of the average's kernel that
+    the basis misses is not shared, so each task has it as its own. At ``spanned`` inputs a basis misses nothing.
     """
 
     kernel: Kernel
@@ -131,25 +131,38 @@ class Shift:
     lam: float
     basis: Basis | None = None
     missed_share: float = 0.0
+    spanned: frozenset[bytes] = frozenset()
 
     @classmethod
-    def of(cls, model: Model, kernel: Kernel, basis: Basis | None = None) -> Shift:
-        return cls(kernel, model.individual_share, model.lam, basis, model.common_share)
+    def of(
+        cls, model: Model, kernel: Kernel, basis: Basis | None = None, spanned: frozenset[bytes] = frozenset()
+    ) -> Shift:
+        missing = basis is not None and basis.kernel is not None
+        return cls(kernel, model.individual_share, model.lam, basis if missing else None, model.common_share, spanned)
 
-    def gram(self, X: Array, Y: Array | None = None) -> Array:
-        """Over two sets of inputs, or over stacks of them."""
+    def gram(self, X: Array, Y: Array | None = None, *, E: Array | None = None, D: Array | None = None) -> Array:
+        """Over two sets of inputs, or over stacks of them; E and D are their features e(x), if known already."""
         K = self.share * gram(self.kernel, X, Y)
-        if self.basis is None or self.basis.kernel is None:
+        new = self._unspanned(X if Y is None else Y)
+        if self.basis is None or not new.any():
             return K
-        E = _features(self.basis, X)
-        D = E if Y is None else _features(self.basis, Y)
-        return K + self.missed_share * (gram(self.basis.kernel, X, Y) - E @ D.swapaxes(-1, -2))
+        E = _features(self.basis, X) if E is None else E
+        D = E if Y is None else _features(self.basis, Y) if D is None else D
+        missed = gram(self.basis.kernel, X, Y) - E @ D.swapaxes(-1, -2)
+        missed *= new[..., None, :] & new[..., :, None] if Y is None else new[..., None, :]
+        return K + self.missed_share * missed
 
-    def diag(self, X: Array) -> Array:
-        variance = self.share * self.kernel.diag(X)
-        if self.basis is None:
-            return np.asarray(variance)
-        return np.asarray(variance + self.missed_share * self.basis.residual(X, self.basis.e(X)))
+    def _unspanned(self, X: Array) -> NDArray[np.bool_]:
+        """At which inputs the basis may miss something."""
+        if self.basis is None or not self.spanned:
+            return np.full(X.shape[:-1], self.basis is not None)
+        rows = as_bytes(X.reshape(-1, X.shape[-1]))
+        return np.array([row not in self.spanned for row in rows], dtype=bool).reshape(X.shape[:-1])
+
+    def variance(self, X: Array, missed: Array) -> Array:
+        """``share`` · k̃(x, x) + ``missed``, the variance that the basis misses, at inputs or at stacks of them."""
+        variance = self.kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        return np.asarray(self.share * variance + missed)
 
     def noise_variance(self, noise: Array) -> Array:
         """λw, in units of σ²."""
@@ -174,10 +187,10 @@ def blocks(K: Array, h: Index) -> Array:
 
 
 def inverse_covariance(V: Array, kernel: Kernel) -> Array:
-    """Rʲ from V = (Rʲ)⁻¹ of one task."""
-    R, log_det = inverse(V[None])
+    """Rʲ from V = (Rʲ)⁻¹ of a stack of tasks."""
+    R, log_det = inverse(V)
     check_positive_definite(log_det, kernel)
-    return np.asarray(R[0])
+    return R
 
 
 def check_positive_definite(log_det: Array, kernel: Kernel) -> None:

@@ -44,7 +44,8 @@ class Coordinates:
         """
         basis, points = _public(model, points)
         columns, flat, alpha = basis.columns(points), basis.prior == 0, model.common_share
-        wide = np.mean(Shift.of(model, model.individual, basis).diag(points)) + model.lam
+        missed = alpha * basis.residual(points, columns[:, ~flat])
+        wide = np.mean(Shift.of(model, model.individual, basis).variance(points, missed)) + model.lam
         wide += alpha * np.mean((columns[:, ~flat] ** 2).sum(axis=1))
         size = np.sqrt(np.mean(columns**2, axis=0))
         scale = np.where(flat, np.sqrt(wide / alpha) / np.where(size > 0, size, 1.0), 1.0)

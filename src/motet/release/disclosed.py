@@ -20,10 +20,11 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, as_bytes, frozen, is_whole_number, match, outputs
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.kernels import check_dimension
-from motet.model.basis import Basis, Extension
+from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import Shift, Task, inverse_covariance
 from motet.release.coefficients import Coefficients
+from motet.release.estimates import task_mean, task_variance
 from motet.release.file import checksum, pack, unpack
 from motet.release.posterior import Factor, Posterior
 
@@ -97,8 +98,7 @@ class Disclosed:
         mean = F @ self.theta
         if not return_std:
             return mean
-        residual = self.basis.residual(X, F[:, : self.basis.rank])
-        return mean, self.std(self.posterior.variance(F) + self.model.common_share * residual, observation)
+        return mean, self.std(self.posterior.variance(F) + self.missed_variance(X, F), observation)
 
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
@@ -108,63 +108,35 @@ class Disclosed:
         if individual is not None:
             kernel = self.model.adapt(individual)
             check_dimension(kernel, X.shape[1])
-        if not self.posterior.factor.identifies_bias:  # the update below needs a finite Σ
-            return self.replaced(task, Task.empty(X.shape[1]), kernel)
-        extension, F = self._extended(task.X)
-        V = task.covariance(self.shift(kernel))
-        R = inverse_covariance(V, kernel)
-        return Estimate(self, task, kernel, self.posterior.observed(F, V, task.y), extension, F, R)
+        return Estimate(self, task, kernel, Task.empty(X.shape[1]))
 
     def active_estimate(self, coefficients: Coefficients) -> Estimate:
         """An active client's own function, from the coefficients that the engine gave it (Algorithm 6)."""
         if coefficients.release != self.digest:
             raise StaleRelease(f"these coefficients are of another release than {self.version}: fetch both again")
-        return self.replaced(coefficients.task, coefficients.released, coefficients.kernel)
+        return Estimate(self, coefficients.task, coefficients.kernel, coefficients.released, coefficients.a)
 
     def coefficients(self, task: Task, released: Task | None, kernel: Kernel) -> Coefficients:
-        """What an active client gets of its own, if the release has ``released`` of it; see ``replaced``."""
-        a = self.replaced(task, released, kernel).a
+        """An active client's own; ``released`` are its examples in the release, None if they are these."""
+        a = Estimate(self, task, kernel, released).a
         return Coefficients(self.digest, task.X, task.y, task.noise, a, kernel, released)
-
-    def replaced(self, task: Task, released: Task | None, kernel: Kernel) -> Estimate:
-        """The estimate of a client that is in the release with ``released`` (None: with just what it has now)."""
-        if released is None:
-            none = self.basis.extended(task.X[:0], np.empty((0, self.basis.rank)))
-            R = task.inverse(self.shift(kernel))
-            return Estimate(self, task, kernel, self.posterior, none, self.basis.columns(task.X), R)
-        extension, _ = self._extended(task.X)
-        spare = len(extension.landmarks)
-        Lambda, eta, theta = (np.pad(a, (0, spare)) for a in (self.Lambda, self.eta, self.theta))
-        gradient = np.zeros(len(theta))
-        for part, sign in ((released, -1.0), (task, 1.0)):
-            F = _columns(self.basis, extension, part.X)
-            R = part.inverse(self.shift(kernel))
-            Lambda += sign * (F.T @ R @ F)
-            eta += sign * (F.T @ (R @ part.y))
-            gradient += sign * (F.T @ (R @ (part.y - F @ theta)))
-        prior = np.pad(self.basis.prior, (0, spare), constant_values=1.0)
-        posterior = Posterior.of(Lambda, eta, prior, self.model.common_share)
-        factor = posterior.factor
-        if factor.identifies_bias:  # a step from the release's weights keeps more digits
-            posterior = Posterior(factor, theta + factor.share * factor.solve(gradient[:, None])[:, 0])
-        return Estimate(self, task, kernel, posterior, extension, F, R)
 
     def _rows(self, X: Any) -> Array:
         return self.model.rows(X, self.landmarks.shape[1])
 
-    def _extended(self, X: Array) -> tuple[Extension, Array]:
-        """What a growing basis lacks for these inputs, and all columns there."""
-        F = self.basis.columns(X)
-        E = F[:, : self.basis.rank]
-        lacking = (
-            [k for k, row in enumerate(as_bytes(X)) if row not in self._spanned] if self.model.basis is None else []
-        )
-        extension = self.basis.extended(X[lacking], E[lacking])
-        return extension, np.hstack([F, extension.e(X, E)])
-
     def shift(self, kernel: Kernel) -> Shift:
-        """What a client has of its own: in a private release also what the basis misses."""
+        """A task's own part, as the sums have it: in a private release with what the basis misses."""
         return Shift.of(self.model, kernel, self.basis if self.policy == "private" else None)
+
+    def client_shift(self, kernel: Kernel) -> Shift:
+        """A client's own part: with what a growing basis misses at inputs that nobody else has."""
+        if self.policy == "private" or self.model.basis is not None:
+            return self.shift(kernel)
+        return Shift.of(self.model, kernel, self.basis, self._spanned)
+
+    def missed_variance(self, X: Array, F: Array) -> Array:
+        """α(K̄(x, x) − e(x)ᵀe(x)); F are the columns at X."""
+        return np.asarray(self.model.common_share * self.basis.residual(X, F[:, : self.basis.rank]))
 
     def std(self, variance: Array, observation: bool = False) -> Array:
         """Standard deviations from variances in units of σ²; those of an observation have λ more."""
@@ -243,55 +215,93 @@ def _expect(holds: bool, what: str) -> None:
         raise InvalidRelease(f"not a disclosed database: expected {what}")
 
 
-def _columns(basis: Basis, extension: Extension, X: Array) -> Array:
-    F = basis.columns(X)
-    return np.hstack([F, extension.e(X, F[:, : basis.rank])])
-
-
 class Estimate:
-    """One client's function: f̂(x) = φ(x)ᵀθ̂ + (1−α) k̃(x, h) a, with its uncertainty."""
+    """One client's function: f̂(x) = φ(x)ᵀθ̂ + (1−α) k̃(x, h) a, with its uncertainty.
+
+    ``released`` are the client's examples in the release, None if they are those of ``task``. Without ``a`` (a passive
+    client, Algorithm 7) everything is computed when the estimate is made. With it (an active one, Algorithm 6) a mean
+    needs no more than θ̂: the release's if nothing changed, one solve if the release has nothing of the client. Σ and R
+    are computed for the first standard deviation, or for the first mean if released examples have changed.
+    """
 
     def __init__(
-        self,
-        release: Disclosed,
-        task: Task,
-        kernel: Kernel,
-        posterior: Posterior,
-        extension: Extension,
-        F: Array,
-        R: Array,
+        self, release: Disclosed, task: Task, kernel: Kernel, released: Task | None, a: Array | None = None
     ) -> None:
         self.release = release
         self.task = task
         self.kernel = kernel
-        self._posterior = posterior
-        self._extension = extension
-        self._F, self._R = F, R
-        self.a: Array = R @ (task.y - F @ posterior.theta)
+        self._released = released
+        self._shift = release.shift(kernel) if released is None else release.client_shift(kernel)
+        if a is None:
+            R = self._R  # first, because it refuses a kernel that is not positive definite
+            self._theta = self._posterior.theta
+            a = R @ (task.y - self._F @ self._theta)
+        self.a: Array = a
 
     def __repr__(self) -> str:
         return f"Estimate({len(self.task.y)} own inputs, release {self.release.version})"
 
+    @cached_property
+    def _F(self) -> Array:
+        return self.release.basis.columns(self.task.X)
+
+    @cached_property
+    def _covariance(self) -> Array:
+        return self.task.covariance(self._shift)
+
+    @cached_property
+    def _R(self) -> Array:
+        return inverse_covariance(self._covariance[None], self.kernel)[0]
+
+    @property
+    def _adds(self) -> bool:
+        """Whether the release has nothing of the client, and a finite Σ: its examples are just added."""
+        nothing_released = self._released is not None and not len(self._released.y)
+        return nothing_released and self.release.posterior.factor.identifies_bias
+
+    @cached_property
+    def _theta(self) -> Array:
+        """θ̂, from the coefficients a where possible."""
+        if self._released is None:
+            return self.release.theta
+        if self._adds:
+            return self.release.theta + self.release.posterior.factor.sigma(self._F.T @ self.a)
+        return self._posterior.theta
+
+    @cached_property
+    def _posterior(self) -> Posterior:
+        """The weights, given this client's examples in place of its released ones."""
+        release, task = self.release, self.task
+        if self._released is None:
+            return release.posterior
+        if self._adds:
+            return release.posterior.observed(self._F, self._covariance, task.y)
+        Lambda, eta, gradient = release.Lambda.copy(), release.eta.copy(), np.zeros(len(release.eta))
+        parts = (self._released, -1.0, self._released.inverse(self._shift)), (task, 1.0, self._R)
+        for part, sign, R in parts:
+            F = release.basis.columns(part.X)
+            Lambda += sign * (F.T @ R @ F)
+            eta += sign * (F.T @ (R @ part.y))
+            gradient += sign * (F.T @ (R @ (part.y - F @ release.theta)))
+        posterior = Posterior.of(Lambda, eta, release.basis.prior, release.model.common_share)
+        if not posterior.factor.identifies_bias:
+            return posterior
+        # A step from the release's weights keeps more digits than the solution from the sums.
+        return Posterior(posterior.factor, release.theta + posterior.factor.sigma(gradient))
+
     def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.release._rows(X)
-        F = _columns(self.release.basis, self._extension, X)
-        k = self.release.shift(self.kernel).gram(X, self.task.X)
-        mean = F @ self._posterior.theta + k @ self.a
+        F = self.release.basis.columns(X)
+        rank = self.release.basis.rank
+        D = None if self._shift.basis is None else self._F[:, :rank]
+        k = self._shift.gram(X, self.task.X, E=F[:, :rank], D=D)
+        mean = task_mean(F @ self._theta, k, self.a)
         if not return_std:
             return mean
-        variance = self._posterior.variance(F - k @ self._R @ self._F) + self._unshared(X, F, k)
+        unshared = self._shift.variance(X, self.release.missed_variance(X, F))
+        variance = task_variance(self._posterior.variance, F, self._F, k, self._R, unshared)
         return mean, self.release.std(variance, observation)
-
-    def _unshared(self, X: Array, F: Array, k: Array) -> Array:
-        """The variance of the shift given the average, and of what the basis does not see."""
-        model, basis = self.release.model, self.release.basis
-        shift = self.release.shift(self.kernel)
-        variance = np.maximum(shift.diag(X) - np.einsum("ij,jk,ik->i", k, self._R, k, optimize=True), 0.0)
-        if shift.basis is not None:  # the shift has all that the basis misses
-            return variance
-        E = np.delete(F, np.flatnonzero(basis.prior == 0), axis=1)
-        return variance + model.common_share * basis.residual(X, E)
 
     def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:
         """The ``k`` best inputs, best first: names where there is a catalogue, else rows.

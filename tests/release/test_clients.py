@@ -14,9 +14,9 @@ from motet.kernels import RBF, DotProduct, ExpSineSquared
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import release as private_release
-from motet.release import estimates as panel
+from motet.release import clients as many
+from motet.release.clients import Member
 from motet.release.disclosed import Estimate
-from motet.release.estimates import Member
 from tests.oracles import Problem
 from tests.privacy.test_mechanism import MODELS as PRIVATE
 from tests.privacy.test_mechanism import mechanism, rounded_gaussian, rows_of, study
@@ -28,13 +28,13 @@ def alone(release: Disclosed, member: Member) -> Estimate:
         return release.active_estimate(member)
     if len(member.y):
         return release.estimate(member.X, member.y, member.noise)
-    return release.replaced(member, member, release.model.individual)
+    return Estimate(release, member, release.model.individual, member)
 
 
 def check(release: Disclosed, asked: Iterable[tuple[Member, Array]], rtol: float = 1e-7) -> None:
     asked = list(asked)
     for observation in (False, True):
-        found = list(panel.predict(release, asked, observation))
+        found = list(many.predict(release, asked, observation))
         assert len(found) == len(asked)
         for (member, X), (mean, std) in zip(asked, found):
             expected = alone(release, member).predict(X, return_std=True, observation=observation)
@@ -70,7 +70,7 @@ def test_each_is_predicted_as_if_alone(name: str, bias: str, basis: str, monkeyp
     members += [engine.coefficients(task, release) for task in ("t0", "t1", "t2")]
     X = probes(p)
     check(release, ((member, X) for member in members))
-    monkeypatch.setattr(panel, "TOGETHER", 15)
+    monkeypatch.setattr(many, "INPUTS_PER_GROUP", 15)
     check(release, ((member, X[k:]) for k, member in enumerate(members)))
 
 
@@ -99,7 +99,7 @@ def test_a_new_individual_is_the_average_with_the_variance_of_the_shift() -> Non
     release = engine_of(hard("ard", "constant"), sigma2=1.5).disclose()
     X = probes(hard("ard", "constant"))
     nobody = Task.empty(X.shape[1])
-    ((mean, std),) = panel.predict(release, [(nobody, X)])
+    ((mean, std),) = many.predict(release, [(nobody, X)])
     average, spread = release.average(X, return_std=True)
     np.testing.assert_allclose(mean, average, rtol=1e-12)
     shift = 1.5 * release.model.individual_share * release.model.individual.diag(X)
@@ -111,4 +111,4 @@ def test_whose_fault_it_is() -> None:
     engine.learn("a", [1.0, 2.0, 3.0], 2.0)
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(NotPositiveDefinite, match=r"ExpSineSquared.* is not positive definite on a task's inputs"):
-        list(panel.predict(engine.disclose(), [(Task.of(X, X[:, 0], np.ones(30)), X)]))
+        list(many.predict(engine.disclose(), [(Task.of(X, X[:, 0], np.ones(30)), X)]))
