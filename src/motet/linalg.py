@@ -43,14 +43,14 @@ def eigen(S: Array, F: Array | None = None) -> tuple[Array, Array]:
     return values, V * np.where(side < 0, -1.0, 1.0)
 
 
-def pivoted_cholesky(K: Array, kernel: object, *, scale: float | None = None) -> tuple[Array, Index]:
+def pivoted_cholesky(K: Array, kernel: object) -> tuple[Array, Index]:
     """E, lower triangular, and an order with EEᵀ = K[order, order] to rounding; E has as many columns as K has rank.
 
     A smooth kernel on some hundred inputs is singular in floating point, so stopping early is the ordinary case.
-    ``scale`` is the size of what K was before something was subtracted from it; a refusal names the ``kernel``.
+    A refusal names the ``kernel``.
     """
     n = len(K)
-    size = float(np.diag(K).max(initial=0.0)) if scale is None else scale
+    size = float(np.diag(K).max(initial=0.0))
     if not np.isfinite(size) or not np.isfinite(K).all():
         raise NotPositiveDefinite(f"{kernel} is not finite on these inputs; check its numbers and the inputs' scale")
     if not n or size <= 0:
