@@ -189,7 +189,7 @@ def test_verify_mistakes(tmp_path: Path) -> None:
         ended = run("verify", study.study.path, "--json")
     assert ended.code == 1
     wrong: dict[str, Any] = json.loads(ended.out)
-    assert [check["name"] for check in wrong["checks"] if check["state"] == "not"] == ["counts", "ledger"]
+    assert [check["name"] for check in wrong["checks"] if check["state"] == "failed"] == ["counts", "ledger"]
     assert json.loads(ended.err)["error"]["message"].startswith(
         "2 of 8 checks failed (counts, ledger): keep these files"
     )

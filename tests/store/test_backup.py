@@ -92,7 +92,9 @@ def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
             restore(file, tmp_path / "full")
         with pytest.raises(InvalidData, match="set this machine's clock"):
             restore(file, tmp_path / "early", now=study.now - 1)
-        with pytest.raises(InvalidData, match="expected as the last version one from 0"):
+        with pytest.raises(
+            InvalidData, match="expected a version from 0, the newest in the backup, to 2147483647, got -1"
+        ):
             restore(file, tmp_path / "early", now=study.now, last=-1)
         study.study.path.write_text(PRIVATE, encoding="utf-8")
         with pytest.raises(InvalidStore, match=r'release\.policy: expected "exact", fixed at the first start'):
@@ -235,7 +237,9 @@ def test_a_private_study_pays_for_what_may_have_been_released(
 
 def test_a_version_that_cannot_be(tmp_path: Path) -> None:
     for last in (1, 7):
-        with pytest.raises(InvalidData, match=f"one from 2, the backup's, to 6, got {last}"):
+        with pytest.raises(
+            InvalidData, match=f"from 2, the newest in the backup, to 6, the last of its budget, got {last}"
+        ):
             put_back(tmp_path, PRIVATE, 0, last)
         assert not (tmp_path / "new").exists()
         for path in tmp_path.iterdir():
@@ -261,7 +265,7 @@ def test_where_clients_pay_all_who_were_enrolled_do(tmp_path: Path) -> None:
     study.add(late, (1.0, 1.0))
     assert study.release() == [5]
     assert sorted(budget(study)[1].values()) == [1, 2, 3, 3, 3]
-    assert states(study) == {"fold from zero": "not comparable"}
+    assert states(study) == {"recomputed sums": "skipped"}
     study.store.close()
 
 
@@ -271,7 +275,7 @@ def test_a_long_absence_costs_no_more_than_there_is(tmp_path: Path) -> None:
     assert budget(study)[0] == 2 + 3
     assert set(budget(study)[1].values()) == {3}
     assert study.release() == [done.gap.last + 1]
-    assert states(study) == {"fold from zero": "not comparable"}
+    assert states(study) == {"recomputed sums": "skipped"}
     study.store.close()
 
 
@@ -308,7 +312,7 @@ def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None
                 manifest = back_up(study, tmp_path / f"{k}.zip")
                 made.append((sent[before - 1], manifest, sent[-1] + 1))  # one may be on its way
                 poll(partial(_more, sent, before), 30, "writes go on")
-                assert set(states(study).values()) <= {"not comparable"}
+                assert set(states(study).values()) <= {"skipped"}
     for k, (least, manifest, most) in enumerate(made):
         done = restore(tmp_path / f"{k}.zip", tmp_path / str(k), now=manifest.made)
         assert states(done.study) == {}

@@ -22,11 +22,11 @@ from motet.errors import InvalidData, InvalidStore, MotetError
 from motet.text import count, printable, utc
 
 if TYPE_CHECKING:
-    from motet.store.refold import Check
+    from motet.store.recompute import Check
     from motet.store.restore import Restoration
 
 File = Annotated[Path, typer.Argument(help="The study's TOML file.", metavar="STUDY.toml")]
-STYLES = {"ok": "green", "not": "bold red", "not comparable": "yellow"}
+STYLES = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
 
 
 @contextmanager
@@ -122,13 +122,13 @@ def export(
 
 
 def _client_data(path: Path, client: str) -> dict[str, Any]:
-    from motet.store.export import holdings
+    from motet.store.export import export_client
     from motet.store.store import read_only
     from motet.study.study import Study
 
     study = Study.load(path)
     with read_only(study) as connection:
-        return holdings(connection, study, client)
+        return export_client(connection, study, client)
 
 
 def _my_data(url: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def verify(study: File, as_json: AsJson = False) -> None:
 
         loaded, console = Study.load(study), Console(stderr=True)
         checks = run(loaded, lambda total: progress_bar(console, "examples", total))
-        failed = [check.name for check in checks if check.state == "not"]
+        failed = [check.name for check in checks if check.state == "failed"]
         if as_json:
             show({"ok": not failed, "checks": [check.to_dict() for check in checks]})
         else:

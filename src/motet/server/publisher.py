@@ -55,9 +55,7 @@ class Publisher:
         if now < due and not requested:
             return None
         self.catch_up()
-        every = self._study.release.seconds
-        following = due if now < due else due + every * (1 + (now - due) // every)
-        return self._release(now, following, requested)
+        return self._release(now, releases.following(due, self._study.release.seconds, now=now), requested)
 
     def catch_up(self) -> None:
         """Bring the engine up to date with the log."""
@@ -77,15 +75,15 @@ class Publisher:
             triples = examples.triples(rows, self._study.model, self._study.dimension)
             self._engine.learn_many([row.client for row in rows], *triples)
 
-    def _release(self, now: float, following: float, requested: bool) -> int | None:
+    def _release(self, now: float, next_due: float, requested: bool) -> int | None:
         with self._store.snapshot() as connection:
             version = releases.last_version(connection) + 1
         try:
             new = self._new_release(version, now)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
-            self._postpone(following, requested, str(refusal))
+            self._postpone(next_due, requested, str(refusal))
             return None
-        if not releases.publish(self._store, new, following=following, requested=requested, reached=self._reached):
+        if not releases.publish(self._store, new, next_due=next_due, requested=requested, reached=self._reached):
             return None
         self._refusal = ""
         LOG.info("release %d is out (%s)", version, self._study.release.policy)
@@ -106,12 +104,12 @@ class Publisher:
         data = made.disclosed.to_bytes()
         return NewRelease(version, self._sequence, now, data, made.noisy, ledger.scale, charged)
 
-    def _postpone(self, following: float, requested: bool, reason: str) -> None:
+    def _postpone(self, next_due: float, requested: bool, reason: str) -> None:
         if reason != self._refusal:  # log it once, not at every tick
             LOG.warning("no release: %s", reason)
         self._refusal = reason
         with self._store.transaction() as connection:
-            releases.postpone(connection, following, requested=requested, reason=reason)
+            releases.reschedule(connection, next_due, requested=requested, refusal=reason)
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:

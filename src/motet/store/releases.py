@@ -57,6 +57,11 @@ def next_release(connection: Connection) -> float:
     return float(due)
 
 
+def following(due: float, every: float, *, now: float) -> float:
+    """The first scheduled time after ``now``, if a release was due then and every so many seconds."""
+    return due if now < due else due + every * (1 + (now - due) // every)
+
+
 def set_next_release(connection: Connection, due: float) -> None:
     put(connection, "next", repr(due))
 
@@ -83,13 +88,13 @@ def refusal(connection: Connection) -> str | None:
     return setting(connection, "refused") or None
 
 
-def postpone(connection: Connection, following: float, *, requested: bool, reason: str = "") -> None:
-    """Schedule the ``following`` release, and store the reason if this one was not made.
+def reschedule(connection: Connection, due: float, *, requested: bool, refusal: str = "") -> None:
+    """Schedule the next release, and store why this one was not made if it was refused.
 
-    ``requested``: a request of the operator is answered by this. One that came later stays.
+    ``requested``: a request of the operator is answered by this. One that was made later stays.
     """
-    set_next_release(connection, following)
-    put(connection, "refused", reason)
+    set_next_release(connection, due)
+    put(connection, "refused", refusal)
     if requested:
         clear_request(connection)
 
@@ -136,11 +141,11 @@ def publish(
     store: Store,
     new: NewRelease,
     *,
-    following: float,
+    next_due: float,
     requested: bool,
     reached: Callable[[str], None] = lambda _: None,
 ) -> bool:
-    """Charge the ledger, store the release and schedule the ``following`` one, all or nothing.
+    """Charge the ledger, store the release and schedule the next one, all or nothing.
 
     Without noise, the bytes of earlier releases are deleted: they may have inputs that were removed since. Returns
     False if another publisher was first.
@@ -155,7 +160,7 @@ def publish(
             connection.execute(releases.insert().values(**row))
             if noisy is None:
                 connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
-            postpone(connection, following, requested=requested)
+            reschedule(connection, next_due, requested=requested)
     except IntegrityError:
         return False
     reached("publication")

@@ -1,7 +1,7 @@
-"""A backup put back, so that nothing is spent twice and no version has two meanings.
+"""A backup restored, so that nothing is spent twice and no version has two meanings.
 
-What was released after the backup was made is not in it. The clock bounds how many such releases there can be; they
-count as given: their versions are skipped, and a private study's ledger is charged for them.
+Releases made after the backup are not in it. The clock limits how many there can be. All of them count as made: their
+versions are skipped, and a private study's ledger is charged for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_VERSION = 2**31 - 1  # that the tables can hold
 
 @dataclass(frozen=True)
 class Restoration:
-    """A study that is in place again; ``due`` is its next release."""
+    """A restored study; ``due`` is its next release."""
 
     study: Study
     gap: Gap
@@ -36,10 +36,10 @@ class Restoration:
 
 
 def restore(file: Path, folder: Path, *, last: int | None = None, now: float | None = None) -> Restoration:
-    """Put a backup into a new folder, whole or not at all.
+    """Restore a backup to a new folder, whole or not at all.
 
-    ``last`` is the newest version that anyone has seen. It replaces the clock's bound under ``exact``, where releases
-    also come when asked for; a private study is charged for what the clock allows, or for more if ``last`` says so.
+    ``last`` is the newest version that anyone has seen. It replaces the clock's limit under ``exact``, where releases
+    are also made on request; a private study is charged for what the clock allows, or for more if ``last`` is more.
     """
     now = time.time() if now is None else now
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -50,7 +50,7 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
             inside = Path(near) / "study"
             inside.mkdir(mode=0o700)
             manifest = extract(file, inside)
-            gap, due = _settled(_loaded(inside, manifest), manifest, last, now)
+            gap, due = _skip_gap(_loaded(inside, manifest), manifest, last, now)
             os.rename(inside, folder)
     except OSError as error:
         raise InvalidStore(f"cannot write {folder}: {error.strerror}; choose another place") from None
@@ -65,18 +65,17 @@ def _loaded(folder: Path, manifest: Manifest) -> Study:
     return study
 
 
-def _settled(study: Study, manifest: Manifest, last: int | None, now: float) -> tuple[Gap, float]:
-    """Count as given what may be, and put the next release behind it."""
+def _skip_gap(study: Study, manifest: Manifest, last: int | None, now: float) -> tuple[Gap, float]:
+    """Count as made what may have been released since the backup, and schedule the next release after it."""
     try:
         store = Store(study.store_url)
         with closing(store), store.transaction() as connection:
             if (reason := releases.contradiction(connection, study)) is not None:
                 raise InvalidStore(f"{study.path.name}: {reason}; this backup cannot be served")
-            due, every = releases.next_release(connection), study.release.seconds
+            due = releases.next_release(connection)
             gap = _gap(connection, study, manifest, due, last, now)
             releases.skip(connection, gap, study.ledger())
-            if due <= now:
-                due += every * (1 + (now - due) // every)
+            due = releases.following(due, study.release.seconds, now=now)
             releases.set_next_release(connection, due)
             releases.clear_request(connection)
     except SQLAlchemyError as error:
@@ -85,21 +84,23 @@ def _settled(study: Study, manifest: Manifest, last: int | None, now: float) -> 
 
 
 def _gap(connection: Connection, study: Study, manifest: Manifest, due: float, last: int | None, now: float) -> Gap:
-    """Which versions may have been given since the backup was made."""
+    """Which versions may have been released since the backup was made."""
     if now < manifest.made:
         raise InvalidData("expected a time after the backup was made, got an earlier one: set this machine's clock")
     version, planned = releases.last_version(connection), study.ledger()
-    highest = planned.releases if planned is not None and planned.per == "study" else MAX_VERSION
-    most = version + scheduled(due, study.release.seconds, since=manifest.made, now=now)
+    ends = planned is not None and planned.per == "study"
+    limit = planned.releases if planned is not None and ends else MAX_VERSION
+    by_clock = min(version + scheduled(due, study.release.seconds, since=manifest.made, now=now), limit)
     if last is None:
-        last = min(most, highest)
-    elif not version <= last <= highest:
-        raise InvalidData(f"expected as the last version one from {version}, the backup's, to {highest}, got {last}")
-    return Gap(version, last if planned is None else max(last, min(most, highest)), manifest.made, now)
+        last = by_clock
+    elif not version <= last <= limit:
+        until = f" to {limit}, the last of its budget" if ends else f" to {limit}"
+        raise InvalidData(f"expected a version from {version}, the newest in the backup,{until}, got {last}")
+    return Gap(version, last if planned is None else max(last, by_clock), manifest.made, now)
 
 
 def scheduled(due: float, every: float, *, since: float, now: float) -> int:
-    """How many releases the clock can have brought after ``since``, the first of them due then or overdue."""
+    """How many releases the clock allows after ``since``, if the first of them was due then or overdue."""
     if now < due:
         return 0
     return int((now - due) // every) - int(max(since - due, 0.0) // every) + 1

@@ -1,15 +1,15 @@
-"""Whether a study's database agrees with its file, with itself, and with what was released.
+"""Whether a study's database agrees with its file, with itself, and with its releases.
 
-The books first: settings, log, counts, versions, ledger. Then all examples are folded from zero and held against the
-last release. Nothing is changed, and a server may run meanwhile. A private release hides every single client, so there
-a fold tells only that what was added to it is the ledger's noise.
+First the bookkeeping: settings, log, counts, versions, ledger. Then the sums of all examples are recomputed from zero
+and compared with the last release. Nothing is changed, and a server may run meanwhile. A private release hides every
+single client, so there the comparison shows only that what was added is the ledger's noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import func, select
 
@@ -17,7 +17,7 @@ from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
 from motet.store.dialects import dialect_of
 from motet.store.log import newest_number
-from motet.store.refold import Check, compare, how_many, refold, took_part
+from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
 from motet.store.releases import Gap, contradiction, current_ledger, gaps
 from motet.store.schema import PRESENT, clients, examples, log, participations, releases
 from motet.store.schema import ledger as ledger_rows
@@ -25,158 +25,165 @@ from motet.store.store import Connection, read_only
 from motet.study.study import Study
 from motet.text import count, utc
 
-ALIKE = 1e-6  # as a part: how far two computations of a scale may be apart
-Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # of so many examples
+TOLERANCE = 1e-6  # relative difference between two computations of a scale
+Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # over this many examples
+
+
+class Finding(NamedTuple):
+    """Problems, and what to report if there are none."""
+
+    problems: list[str]
+    summary: str
 
 
 def verify(study: Study, progress: Progress) -> list[Check]:
     """All checks, in the order in which they build on each other."""
+    bookkeeping = BOOKKEEPING
+    if study.private and study.release.per == "client":
+        bookkeeping = BOOKKEEPING | {"clients' budgets": _participations}
     with read_only(study) as connection:
-        per_client = study.private and study.release.per == "client"
-        checks = [_looked(look, connection, study) for look in (*BOOKS, *[_taken] * per_client)]
-        with progress(how_many(connection)) as advance:
-            folded = refold(connection, study, advance)
-    if isinstance(folded, Check):
-        return [*checks, folded]
+        checks = [_check(name, connection, study, find) for name, find in bookkeeping.items()]
+        with progress(count_examples(connection)) as advance:
+            recomputed = recompute(connection, study, advance)
+    if isinstance(recomputed, Check):
+        return [*checks, recomputed]
     try:
-        return [*checks, *compare(study, folded)]
+        return [*checks, *compare(study, recomputed)]
     except (MotetError, ValueError, IndexError, ArithmeticError) as error:
-        return [*checks, Check("last release", "not", f"cannot be compared: {error}")]
+        return [*checks, Check("last release", "failed", f"cannot be compared: {error}")]
 
 
-def _looked(look: Callable[[Connection, Study], Check], connection: Connection, study: Study) -> Check:
+def _check(name: str, connection: Connection, study: Study, find: Callable[[Connection, Study], Finding]) -> Check:
     try:
-        return look(connection, study)
-    except (ValueError, TypeError, KeyError) as error:
-        return Check(look.__name__.lstrip("_"), "not", f"cannot be read: {error}")
-
-
-def _judged(name: str, wrong: Sequence[str], right: str) -> Check:
-    """The first that is wrong, else what is right."""
-    if not wrong:
-        return Check(name, "ok", right)
-    return Check(name, "not", wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""))
-
-
-def _file(connection: Connection, _: Study) -> Check:
-    dialect = dialect_of(connection)
-    try:
-        damage = dialect.damage(connection)
+        problems, summary = find(connection, study)
     except NotImplementedError as hint:
-        return Check("database", "not comparable", str(hint))
-    return _judged("database", damage, f"{dialect.name} finds its pages and indexes sound")
+        return Check(name, "skipped", str(hint))
+    except (ValueError, TypeError, KeyError) as error:
+        return Check(name, "failed", f"cannot be read: {error}")
+    if not problems:
+        return Check(name, "ok", summary)
+    return Check(name, "failed", problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
 
 
-def _pins(connection: Connection, study: Study) -> Check:
+def _database(connection: Connection, _: Study) -> Finding:
+    dialect = dialect_of(connection)
+    return Finding(dialect.damage(connection), f"{dialect.name} reports no damage to pages and indexes")
+
+
+def _study_file(connection: Connection, study: Study) -> Finding:
     reason = contradiction(connection, study)
-    right = f"{study.path.name} keeps to what the first start fixed"
-    return _judged("study file", [] if reason is None else [reason], right)
+    return Finding([] if reason is None else [reason], f"{study.path.name} has the settings of the first start")
 
 
-def _log(connection: Connection, _: Study) -> Check:
-    """Numbers from 1 to the head's without a gap; every example's number is one of its own client's."""
-    newest = newest_number(connection)
+def _log(connection: Connection, _: Study) -> Finding:
+    """Numbers from 1 to the head's without a gap; every example has a number of its own client."""
+    newest, problems = newest_number(connection), []
     spans = select(func.count(), func.coalesce(func.min(log.c.sequence), 1), func.coalesce(func.max(log.c.sequence), 0))
-    many, lowest, highest = connection.execute(spans.select_from(log)).one()
-    wrong = []
-    if (many, lowest, highest) != (newest, 1, newest):
-        wrong = [f"expected {newest} rows, numbered from 1, got {many} from {lowest} to {highest}"]
+    rows, lowest, highest = connection.execute(spans.select_from(log)).one()
+    if (rows, lowest, highest) != (newest, 1, newest):
+        problems = [f"expected {newest} rows, numbered from 1, got {rows} from {lowest} to {highest}"]
     own = (log.c.sequence == examples.c.sequence) & (log.c.client == examples.c.client)
-    strays = select(func.count()).select_from(examples.outerjoin(log, own)).where(log.c.sequence.is_(None))
-    if stray := connection.execute(strays).scalar_one():
-        wrong.append(f"{stray} examples have a number that the log does not give to their client")
-    return _judged("log", wrong, f"{count(newest, 'row')} without a gap")
+    without = select(func.count()).select_from(examples.outerjoin(log, own)).where(log.c.sequence.is_(None))
+    if strays := connection.execute(without).scalar_one():
+        problems.append(f"{count(strays, 'example')} with a number that the log does not have for the client")
+    return Finding(problems, f"{count(newest, 'row')} without a gap")
 
 
-def _counts(connection: Connection, _: Study) -> Check:
-    held = select(examples.c.client, func.count().label("n")).where(PRESENT).group_by(examples.c.client).subquery()
-    there = func.coalesce(held.c.n, 0)
-    both = select(clients.c.name, clients.c.count, there).select_from(clients.outerjoin(held))
-    wrong = connection.execute(both.where(clients.c.count != there).order_by(clients.c.name)).all()
-    said = [f"{name!r} has {count(found, 'example')}, its count says {kept}" for name, kept, found in wrong]
-    many, total = connection.execute(
-        select(func.count(), func.coalesce(func.sum(clients.c.count), 0)).select_from(clients)
-    ).one()
-    return _judged("counts", said, f"{count(total, 'example')} of {count(many, 'client')}")
+def _counts(connection: Connection, _: Study) -> Finding:
+    per_client = select(examples.c.client, func.count().label("n")).where(PRESENT).group_by(examples.c.client)
+    present = per_client.subquery()
+    stored = func.coalesce(present.c.n, 0)
+    both = select(clients.c.name, clients.c.count, stored).select_from(clients.outerjoin(present))
+    wrong = connection.execute(both.where(clients.c.count != stored).order_by(clients.c.name)).all()
+    problems = [f"{name!r} has {count(n, 'example')}, but its count is {counted}" for name, counted, n in wrong]
+    totals = select(func.count(), func.coalesce(func.sum(clients.c.count), 0)).select_from(clients)
+    everybody, total = connection.execute(totals).one()
+    return Finding(problems, f"{count(total, 'example')} of {count(everybody, 'client')}")
 
 
 # --- releases ---
 
 
-def _versions(connection: Connection, study: Study) -> Check:
-    """From 1 on, each given once, but for those that a restore skipped."""
+def _versions(connection: Connection, study: Study) -> Finding:
+    """From 1 on, each used once, except those that a restore skipped."""
     columns = (releases.c.version, releases.c.sequence, releases.c.made, func.length(releases.c.data).label("size"))
     chosen = select(*columns, releases.c.noisy.is_not(None).label("noisy")).order_by(releases.c.version)
-    rows, lost = connection.execute(chosen).all(), gaps(connection)
-    newest = newest_number(connection)
-    wrong = _gaps([(row.version, row.version) for row in rows] + [(one.version + 1, one.last) for one in lost])
-    sequences = [0, *(row.sequence for row in rows), newest]
+    rows, skipped = connection.execute(chosen).all(), gaps(connection)
+    problems = _holes([(row.version, row.version) for row in rows] + [(gap.version + 1, gap.last) for gap in skipped])
+    sequences = [0, *(row.sequence for row in rows), newest_number(connection)]
     if sequences != sorted(sequences):
-        wrong.append("a release has more of the log than one after it, or than there is")
+        problems.append("a release includes more of the log than the next one, or than there is")
     for row in rows:
         if row.noisy != study.private or (study.private and not row.size):
-            wrong.append(f"release {row.version} is not kept as one of a {study.release.policy} study")
+            problems.append(f"release {row.version} is not stored as one of a study with policy {study.release.policy}")
     last = f", the last one of {utc(rows[-1].made)}" if rows else ""
-    return _judged("versions", wrong, f"{count(len(rows), 'release')}{last}" + "".join(map(_told, lost)))
+    return Finding(problems, f"{count(len(rows), 'release')}{last}" + "".join(map(_restored, skipped)))
 
 
-def _gaps(spans: list[tuple[int, int]]) -> list[str]:
-    """What is missing or there twice, of versions from 1 on."""
-    following, wrong = 1, []
+def _holes(spans: list[tuple[int, int]]) -> list[str]:
+    """Versions from 1 on that are missing or there twice."""
+    following, problems = 1, []
     for first, last in sorted(span for span in spans if span[0] <= span[1]):
         if first != following:
-            wrong.append(f"version {following} is missing" if first > following else f"version {first} is there twice")
+            missing = first > following
+            problems.append(f"version {following} is missing" if missing else f"version {first} is there twice")
         following = last + 1
-    return wrong
+    return problems
 
 
-def _ledger(connection: Connection, study: Study) -> Check:
-    """A row for each private release and for each that a restore counts as made, and no more than was planned."""
-    rows = {row.version: row.scale for row in connection.execute(select(ledger_rows))}
+def _restored(gap: Gap) -> str:
+    skipped = f"{gap.versions} counted as made" if gap.versions else "no version skipped"
+    return f"; restored on {utc(gap.at)} as of {utc(gap.made)}, {skipped}"
+
+
+def _ledger(connection: Connection, study: Study) -> Finding:
+    """A row for each private release and for each that a restore counts as made, and no more than planned."""
+    scales = {row.version: row.scale for row in connection.execute(select(ledger_rows))}
     planned = study.ledger()
     if planned is None:
-        return _judged("ledger", ["an exact study has none"] if rows else [], "none: releases are exact")
+        return Finding(["expected none in a study without noise"] if scales else [], "none: releases have no noise")
     made, charged = set(connection.execute(select(releases.c.version)).scalars()), _charged(connection, planned)
-    wrong = [f"release {version} is not in it" for version in sorted((made | charged) - rows.keys())]
-    wrong += [f"version {version} is charged, but was not released" for version in sorted(rows.keys() - made - charged)]
-    for version, scale in rows.items():
-        if abs(scale - planned.scale) > ALIKE * planned.scale:
-            wrong.append(f"release {version}: expected noise of scale {planned.scale:.6g}, got {scale:.6g}")
-    spent = current_ledger(connection, planned)
-    if (spent.left or 0) < 0 or spent.epsilon_spent > planned.epsilon * (1 + ALIKE):
-        wrong.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {spent.spent}")
+    problems = [f"release {version} is not in it" for version in sorted((made | charged) - scales.keys())]
+    unknown = sorted(scales.keys() - made - charged)
+    problems += [f"version {version} is charged, but was not released" for version in unknown]
+    for version, scale in scales.items():
+        if abs(scale - planned.scale) > TOLERANCE * planned.scale:
+            problems.append(f"release {version}: expected noise of scale {planned.scale:.6g}, got {scale:.6g}")
+    ledger = current_ledger(connection, planned)
+    if (ledger.left or 0) < 0 or ledger.epsilon_spent > planned.epsilon * (1 + TOLERANCE):
+        problems.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {ledger.spent}")
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
     by_restore = f", {len(charged)} of them by a restore" if charged else ""
-    return _judged(
-        "ledger", wrong, f"{count(len(rows), 'release')}{by_restore}; ε spent {spent.epsilon_spent:.3g} {whose}"
-    )
+    summary = f"{count(len(scales), 'release')}{by_restore}; ε spent {ledger.epsilon_spent:.3g} {whose}"
+    return Finding(problems, summary)
 
 
 def _charged(connection: Connection, planned: Ledger) -> set[int]:
-    """Versions whose bytes were lost, and that a restore has charged."""
-    lost = gaps(connection)
-    return {one.version + k for one in lost for k in range(1, min(one.last - one.version, planned.releases) + 1)}
+    """Versions that a restore has charged, and whose bytes are lost."""
+    limit = planned.releases
+    return {gap.version + k for gap in gaps(connection) for k in range(1, min(gap.last - gap.version, limit) + 1)}
 
 
-def _taken(connection: Connection, study: Study) -> Check:
-    """Where the budget is per client, nobody was in more releases than it pays for, nor paid for fewer."""
+def _participations(connection: Connection, study: Study) -> Finding:
+    """If the budget is per client: nobody was in more releases than it allows, nor paid for fewer."""
     planned = study.ledger()
     assert planned is not None
     paid = {row.client: row.releases for row in connection.execute(select(participations))}
-    rows = connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one()
-    most = min(planned.releases, rows)
-    wrong = [f"client {who} took part in {n} releases of {most}" for who, n in paid.items() if not 0 < n <= most]
+    limit = min(planned.releases, connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one())
+    problems = [f"client {id} took part in {n} releases of {limit}" for id, n in paid.items() if not 0 < n <= limit]
     emptied = set(connection.execute(select(log.c.client).where(log.c.kind == "remove")).scalars())
     enrolled = set(connection.execute(select(clients.c.id)).scalars()) - emptied
-    for who, number in took_part(connection).items():
-        if who in enrolled and paid.get(who, 0) < min(number, planned.releases):
-            wrong.append(f"client {who} took part in {number} releases, but paid for {paid.get(who, 0)}")
-    return _judged("clients' budgets", wrong, f"{len(paid)} clients paid for at most {planned.releases} releases each")
+    for id, n in possible_participations(connection).items():
+        if id in enrolled and paid.get(id, 0) < min(n, planned.releases):
+            problems.append(f"client {id} took part in {n} releases, but paid for {paid.get(id, 0)}")
+    return Finding(problems, f"{count(len(paid), 'client')} paid for at most {planned.releases} releases each")
 
 
-BOOKS = (_file, _pins, _log, _counts, _versions, _ledger)
-
-
-def _told(one: Gap) -> str:
-    skipped = f"{one.versions} counted as made" if one.versions else "no version skipped"
-    return f"; restored on {utc(one.at)} as of {utc(one.made)}, {skipped}"
+BOOKKEEPING: dict[str, Callable[[Connection, Study], Finding]] = {
+    "database": _database,
+    "study file": _study_file,
+    "log": _log,
+    "counts": _counts,
+    "versions": _versions,
+    "ledger": _ledger,
+}
