@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 
 from motet.music.figures import figures, render
-from motet.music.reproduce import ARTICLE, PASSIVE, Reproduction
+from motet.music.reproduce import ARTICLE, PASSIVE_USERS, Reproduction
 
 CAPTIONS = {
     "fig2-tags": "The tags of one artist (the article's figure 2).",
     "fig3-grid": "Both scores over α and λ (figure 3). Bright is good.",
-    "fig4-hits": "How many artists of the true top 20 were found, over users, at the optimum (figure 4).",
+    "fig4-hits": "How many artists of the true top 20 are in the estimated one, over users, at the optimum (figure 4).",
     "fig5-average": "True and estimated top 20 of the average user (figure 5); hits are bold.",
     "fig6-users": "True and estimated top 20 of two users (figure 6); hits are bold.",
 }
@@ -26,33 +26,33 @@ img { max-width: 100%; } figure { margin: 1.5rem 0; } figcaption { color: #555; 
 """
 
 
-def write(found: Reproduction, folder: Path) -> list[Path]:
-    """Write everything into a folder; tells what was written."""
+def write(result: Reproduction, folder: Path) -> list[Path]:
+    """Write everything into a folder; returns the paths, the page first."""
     folder.mkdir(parents=True, exist_ok=True)
-    written, pictures = [], {}
-    for name, draw in figures(found).items():
+    paths, pictures = [], {}
+    for name, draw in figures(result).items():
         for form in ("png", "svg"):
             data = render(draw(), form)
             path = folder / f"{name}.{form}"
             path.write_bytes(data)
-            written.append(path)
+            paths.append(path)
             if form == "png":
                 pictures[name] = data
     results, report = folder / "results.json", folder / "report.html"
-    results.write_text(json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")
-    report.write_text(page(found, pictures), encoding="utf-8")
-    return [report, results, *written]
+    results.write_text(json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n")
+    report.write_text(page(result, pictures), encoding="utf-8")
+    return [report, results, *paths]
 
 
-def page(found: Reproduction, pictures: dict[str, bytes]) -> str:
-    r = found.to_dict()
+def page(result: Reproduction, pictures: dict[str, bytes]) -> str:
+    r = result.to_dict()
     seconds = r["seconds_by_part"]
-    beside = [
+    comparison = [
         ["α*", f"{ARTICLE['alpha']:.4f}", f"{r['alpha']:.4f}"],
         ["λ*", f"{ARTICLE['lam']:.2e}", f"{r['lam']:.2e}"],
         ["TOP20HITS at the optimum", f"{ARTICLE['top20hits']:.4f}", f"{r['top20hits']:.4f}"],
     ]
-    ways = [
+    methods = [
         ["mixed, at α*, λ*", f"{r['rmse']:.4f}", f"{r['top20hits']:.3f}"],
         ["separate (α = 0), at its best λ", f"{r['rmse_separate']:.4f}", f"{r['top20hits_separate']:.3f}"],
         ["pooled (α = 1), at its best λ", f"{r['rmse_pooled']:.4f}", f"{r['top20hits_pooled']:.3f}"],
@@ -71,16 +71,16 @@ def page(found: Reproduction, pictures: dict[str, bytes]) -> str:
 <p>Section 5 of Dinuzzo, Pillonetto and De Nicolao, <i>Client-server multi-task learning from distributed
 datasets</i>: {size}.</p>
 <h2>Beside the article</h2>
-{_table(["", "article", "here"], beside)}
+{_table(["", "article", "here"], comparison)}
 <p>The numbers may differ: the article's tags were those of a web site in 2008 and are no longer public, so the artists
 and tags here are our own; its random draws are not known either. What should agree is where the optimum lies on the
 grid, and that mixing beats both extremes.</p>
 <h2>Mixed, separate and pooled</h2>
-{_table(["", "RMSE of preferences", "TOP20HITS"], ways)}
+{_table(["", "RMSE of preferences", "TOP20HITS"], methods)}
 <h2>Online, and passive</h2>
 <p>At the optimum the same ratings were learned one by one in random order: preferences differ by at most
-{found.online:.1e}. {PASSIVE} users were each left out and estimated alone, from the release of the others and their own
-ratings: by at most {found.passive:.1e}.</p>
+{result.online:.1e}. {PASSIVE_USERS} users were each left out and estimated alone, from the release of the others and
+their own ratings: by at most {result.passive:.1e}.</p>
 <h2>Time</h2>
 {_table(["", "seconds"], times)}
 <h2>Figures</h2>

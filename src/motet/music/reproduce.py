@@ -1,7 +1,7 @@
 """The article's experiment, from end to end: its section 5, on our catalogue, as numbers.
 
-``run`` simulates the listeners, learns them over the article's grid of α and λ, and at the optimum learns the same
-ratings online and as passive clients. ``motet.report`` writes what it found.
+``run`` simulates the listeners, learns their tastes over the article's grid of α and λ, and at the optimum learns the
+same ratings online and as passive clients. ``motet.music.report`` writes the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from motet.music import simulation as music
 ALPHAS = np.linspace(0.0, 1.0, 15)
 LAMS = np.logspace(-7, 0, 15)
 ARTICLE = {"alpha": 0.0714, "lam": 3.1623e-4, "top20hits": 8.3583}
-TOP, PASSIVE = 20, 40
+TOP = 20  # artists of a list
+PASSIVE_USERS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """All that the report shows."""
+    """The numbers of the report."""
 
     catalogue: Catalogue
     listeners: music.Listeners
@@ -63,7 +64,7 @@ class Reproduction:
         return float(LAMS[self.scores.best[1]])
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``results.json`` holds; separate and pooled each at their own best λ."""
+        """The content of ``results.json``; separate and pooled are each at their own best λ."""
         rmse, hits = self.scores.rmse, self.scores.hits
         separate, pooled = int(np.argmin(rmse[0])), int(np.argmin(rmse[-1]))
         return {
@@ -104,8 +105,8 @@ def top(scores: Array, k: int = TOP) -> Array:
 
 def hits(truth: Array, estimate: Array) -> Array:
     """hits20: how many of the true top 20 are in the estimated one, for every row; ``truth`` marks the former."""
-    found = np.argpartition(-estimate, TOP, axis=1)[:, :TOP] if estimate.shape[1] > TOP else top(estimate)
-    return np.take_along_axis(truth, found, axis=1).sum(axis=1)
+    best = np.argpartition(-estimate, TOP, axis=1)[:, :TOP] if estimate.shape[1] > TOP else top(estimate)
+    return np.take_along_axis(truth, best, axis=1).sum(axis=1)
 
 
 def run(
@@ -116,35 +117,35 @@ def run(
     # Matrices of some hundred rows: one thread each, and the points of the grid side by side.
     with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
         listeners = music.simulate(catalogue, users, examples, seed)
-        wanted = preference(listeners.tastes)
-        marked = np.zeros(wanted.shape, dtype=bool)
-        np.put_along_axis(marked, top(wanted), True, axis=1)
+        preferences = preference(listeners.tastes)
+        true_top = np.zeros(preferences.shape, dtype=bool)
+        np.put_along_axis(true_top, top(preferences), True, axis=1)
         scores = Scores(np.empty((len(ALPHAS), len(LAMS))), np.empty((len(ALPHAS), len(LAMS))))
 
-        def point(at: tuple[int, ...]) -> None:
-            engine = _learned(catalogue, listeners, float(ALPHAS[at[0]]), float(LAMS[at[1]]))
+        def score(point: tuple[int, ...]) -> None:
+            engine = _learn(catalogue, listeners, float(ALPHAS[point[0]]), float(LAMS[point[1]]))
             tastes = engine.predict_all(catalogue.rows)
-            scores.rmse[at] = np.sqrt(np.mean((preference(tastes) - wanted) ** 2))
-            scores.hits[at] = hits(marked, tastes).mean()
+            scores.rmse[point] = np.sqrt(np.mean((preference(tastes) - preferences) ** 2))
+            scores.hits[point] = hits(true_top, tastes).mean()
             advance()
 
-        list(pool.map(point, np.ndindex(scores.rmse.shape)))
-        gridded = time.perf_counter()
+        list(pool.map(score, np.ndindex(scores.rmse.shape)))
+        grid_seconds = time.perf_counter() - begin
         best = float(ALPHAS[scores.best[0]]), float(LAMS[scores.best[1]])
-        engine = _learned(catalogue, listeners, *best)
+        engine = _learn(catalogue, listeners, *best)
         tastes, average = engine.predict_all(catalogue.rows), engine.disclose().average(catalogue.rows)
         online = np.abs(_online(catalogue, listeners, *best, seed) - preference(tastes)).max()
-        passive = np.abs(_passive(catalogue, listeners, *best) - preference(tastes[:PASSIVE])).max()
-        seconds = _timed(catalogue, listeners, *best)
-    seconds |= {"grid": gridded - begin, "total": time.perf_counter() - begin}
+        passive = np.abs(_passive(catalogue, listeners, *best) - preference(tastes[:PASSIVE_USERS])).max()
+        seconds = _timings(catalogue, listeners, *best)
+    seconds |= {"grid": grid_seconds, "total": time.perf_counter() - begin}
     differences = float(online), float(passive)
-    return Reproduction(catalogue, listeners, scores, average, tastes, hits(marked, tastes), *differences, seconds)
+    return Reproduction(catalogue, listeners, scores, average, tastes, hits(true_top, tastes), *differences, seconds)
 
 
-def _learned(
+def _learn(
     catalogue: Catalogue, listeners: music.Listeners, alpha: float, lam: float, rows: Any = slice(None)
 ) -> Engine:
-    """An engine given some of the ratings at once."""
+    """An engine that has learned these rows of the ratings."""
     engine = Engine(music.model(catalogue, alpha, lam))
     engine.learn_many(listeners.user[rows], catalogue.rows[listeners.artist[rows]], listeners.rating[rows])
     return engine
@@ -160,20 +161,20 @@ def _online(catalogue: Catalogue, listeners: music.Listeners, alpha: float, lam:
 
 
 def _passive(catalogue: Catalogue, listeners: music.Listeners, alpha: float, lam: float) -> Array:
-    """Preferences of the first users, each left out of the release and estimating alone."""
-    found = []
-    for user in range(PASSIVE):
-        own = listeners.user == user
-        release = _learned(catalogue, listeners, alpha, lam, ~own).disclose()
-        estimate = release.estimate(catalogue.rows[listeners.artist[own]], listeners.rating[own])
-        found.append(preference(estimate.predict(catalogue.rows)))
-    return np.array(found)
+    """Preferences of the first users, each from its own ratings and a release of the others."""
+    preferences = []
+    for user in range(PASSIVE_USERS):
+        rows = listeners.user == user
+        release = _learn(catalogue, listeners, alpha, lam, ~rows).disclose()
+        estimate = release.estimate(catalogue.rows[listeners.artist[rows]], listeners.rating[rows])
+        preferences.append(preference(estimate.predict(catalogue.rows)))
+    return np.array(preferences)
 
 
-def _timed(catalogue: Catalogue, listeners: music.Listeners, alpha: float, lam: float) -> dict[str, float]:
+def _timings(catalogue: Catalogue, listeners: music.Listeners, alpha: float, lam: float) -> dict[str, float]:
     """One fit; the article's n³m operations at this machine's speed; the direct solve, measured small and scaled up."""
     m, rows = len(listeners.tastes), len(listeners.rating)
-    fit = min(_seconds(lambda: _learned(catalogue, listeners, alpha, lam).disclose()) for _ in range(3))
+    fit = min(_seconds(lambda: _learn(catalogue, listeners, alpha, lam).disclose()) for _ in range(3))
     K = music.COMMON(catalogue.vectors)
     product = min(_seconds(lambda: K @ K) for _ in range(3))
     part = slice(min(2000, rows))
