@@ -34,7 +34,9 @@ class Table:
     def require(self, *columns: str) -> None:
         for column in columns:
             if column not in self.columns:
-                hint = "; separate columns by commas" if len(self.columns) == 1 else ""
+                alike = [name for name in self.columns if name.casefold() == column.casefold()]
+                hint = f"; did you mean {alike[0]!r}? rename it to {column!r}" if alike else ""
+                hint = "; separate columns by commas" if len(self.columns) == 1 else hint
                 raise InvalidData(f"{self.file}: no column {column!r}; got {', '.join(self.columns):.80}{hint}")
 
     def cells(self, column: str | int) -> list[Any]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,7 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
             "limit of 100 examples per client exceeded",
             "sending them again changes nothing",
         ),
-        (motet(curves, "send", wide, client=cem), "wide.csv: expected as many columns as inputs have numbers, 1,"),
+        (motet(curves, "send", wide, client=cem), "wide.csv: expected 1 input column beside"),
         (motet(curves, "send", text, client=cem), "text.csv, row 2, column y: expected a finite number, got 'much'"),
         (motet(curves, "send", tmp_path / "none", client=cem), "cannot read", "check the file's name"),
         (motet(curves, "send", own), "expected a client's token, got none: set MOTET_TOKEN"),
@@ -173,13 +174,16 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
 
 
 def test_status(studies: Studies) -> None:
-    runs = [motet(studies.curves, "status"), motet(studies.items, "status"), motet(studies.items, "status", "--json")]
-    exact, private = (dict(line.split(None, 1) for line in good(run).splitlines()) for run in runs[:2])
+    places = studies.curves, studies.items
+    told, data = [motet(place, "status") for place in places], [motet(place, "status", "--json") for place in places]
+    exact, private = (dict(line.split(None, 1) for line in good(run).splitlines()) for run in told)
     assert exact.keys() == {"study", "policy", "release", "next"}
     assert exact["policy"] == "exact"
     assert private["release"] == "1"
     assert private["releases"] == "1 made of 1 planned; ε spent 3.00"
-    assert json.loads(good(runs[2]))["budget"]["made"] == 1
+    exact, private = (json.loads(good(run)) for run in data)
+    assert datetime.fromisoformat(exact["next_release"]) > datetime.now(UTC)
+    assert (private["budget"]["made"], private["next_release"]) == (1, None)  # its budget is spent
 
 
 @pytest.mark.parametrize(
@@ -224,7 +228,7 @@ def test_passive_sends_nothing_but_a_get(tmp_path: Path) -> None:
     mean, std = release.estimate([[0.5], [1.5]], [1.0, 3.0]).predict([[0.5], [1.5]], return_std=True, observation=True)
     assert [row["mean"] for row in found["predictions"]] == pytest.approx(mean.tolist())
     assert [row["std"] for row in found["predictions"]] == pytest.approx(std.tolist())
-    assert [(row["x"], row["y"]) for row in found["predictions"]] == [("0.5", "1"), ("1.5", "3")]
+    assert [(row["x"], row["y"]) for row in found["predictions"]] == [(0.5, 1.0), (1.5, 3.0)]
 
 
 def test_predictions_over_a_catalogue(studies: Studies, tmp_path: Path) -> None:
@@ -238,6 +242,11 @@ def test_predictions_over_a_catalogue(studies: Studies, tmp_path: Path) -> None:
     assert [row["name"] for row in rows(good(whole))] == ITEMS
     assert predictions(good(whole)) == pytest.approx(np.column_stack([mean, std]), rel=1e-8)
     assert [(row["shelf"], row["name"]) for row in rows(good(chosen))] == [("2", "quince")]
+    average = motet(items, "predict", among, "--average", "--json", client=studies.guest)
+    with items.client(studies.guest) as client:
+        mean, std = client.disclosed().average(["plum", "quince", "quince"], return_std=True)
+    told = json.loads(good(average))["predictions"]
+    assert [(row["shelf"], row["mean"], row["std"]) for row in told] == list(zip("123", mean.tolist(), std.tolist()))
     good(motet(items, "send", own, client=studies.guest))
     assert [row["name"] for row in rows(good(motet(items, "predict", "--top", "2", client=studies.guest)))] == best[:2]
 
@@ -246,23 +255,30 @@ def test_predictions_that_are_refused(studies: Studies, tmp_path: Path) -> None:
     curves, cem = studies.curves, studies.clients["cem"].token
     own = table(tmp_path / "own.csv", "x,y\n1,2\n")
     wide = table(tmp_path / "wide.csv", "x,z\n1,2\n")
+    kept = table(tmp_path / "kept.csv", "precious")
     usage = motet(curves, "predict", "--top", "0")
     for run, *words in (
         (studies.early["predict"], "nothing is released yet: the first release is due at 20", "try again then"),
         (motet(curves, "predict", own), "set MOTET_TOKEN"),
         (motet(curves, "predict", "--release", own), "with --own FILE"),
+        (motet(curves, "predict", own, "--own", own, "--release", own), "own.csv: not a disclosed database: expected"),
+        (motet(curves, "predict", own, "--own", own, "--out", kept), "kept.csv already exists: choose", "--force"),
         (motet(curves, "predict", own, "--out", "p.parquet"), "written as CSV", "predictions.csv"),
         (motet(curves, "predict", client=cem), "a table with 1 column of numbers", "give INPUTS"),
-        (motet(curves, "predict", wide, "--own", own), "wide.csv", "as inputs have numbers, 1,", "got 2: x, z"),
+        (motet(curves, "predict", wide, "--own", own), "wide.csv", "expected 1 input column", "got 2: x, z"),
     ):
         refused(run, *words)
     assert usage.result().code == 2
+    assert "expected a whole number from 1, got '0'" in usage.result().err
+    assert kept.read_text(encoding="utf-8") == "precious"
+    good(motet(curves, "predict", own, "--own", own, "--out", kept, "--force"))
+    assert kept.read_text(encoding="utf-8").startswith("x,y,mean,std\n1,2,")
 
 
 def test_downloads_and_audits_that_are_refused(studies: Studies, tmp_path: Path) -> None:
     curves, items = studies.curves, studies.items
     path = tmp_path / "items.safetensors"
-    private = motet(items, "download", "--out", path, "--json", operator=OPERATOR)
+    private = good(motet(items, "download", "--out", path, "--json", operator=OPERATOR))
     for run, *words in (
         (studies.early["download"], "the first release is due at 20", "try again then"),
         (studies.early["audit"], "the first release is due at 20", "try again then"),
@@ -272,13 +288,14 @@ def test_downloads_and_audits_that_are_refused(studies: Studies, tmp_path: Path)
         ),
         (motet(items, "download", client="wrong"), "set MOTET_TOKEN to another"),
         (motet(NOWHERE, "download"), "Connection refused", "--url, MOTET_URL"),
+        (motet(items, "download", "--out", path, operator=OPERATOR), "items.safetensors already exists", "--force"),
         (motet(curves, "download", "--out", tmp_path / "no" / "where"), "No such file", "check the path"),
         (motet(curves, "audit", "127.0.0.1:8000"), "cannot read 127.0.0.1:8000", "an address with http://"),
         (motet(curves, "audit", curves.url, "--own", path), "give the later one too"),
         (motet(curves, "audit", NOWHERE), "Connection refused"),
     ):
         refused(run, *words)
-    assert json.loads(good(private)) == {"version": 1, "policy": "private", "out": str(path)}
+    assert json.loads(private) == {"version": 1, "policy": "private", "out": str(path)}
 
 
 # --- the operator's ---
@@ -353,7 +370,7 @@ def test_clients_and_releases_that_are_refused(studies: Studies) -> None:
     runs: list[tuple[Any, ...]] = [
         (motet(curves, "clients", "--revoke", "nobody", operator=OPERATOR), "'nobody'", "motet clients lists them all"),
         (both, "got both: do one after the other"),
-        (motet(studies.items, "release", operator=OPERATOR), "private releases come by the clock alone"),
+        (motet(studies.items, "release", operator=OPERATOR), "the budget is spent"),
     ]
     for command in ("clients", "release"):
         runs += [

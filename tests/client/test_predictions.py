@@ -1,4 +1,6 @@
-"""Predictions of many clients: each at its own inputs or all at the same, from one release or from several, or new."""
+"""Predictions of many clients: each at its own inputs or all at the same, from one release or several, or new; and of
+the average.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,20 @@ import numpy as np
 import pytest
 
 from motet import Catalogue, Engine, Model
-from motet.client import predictions as forecasts
-from motet.client.predictions import Known, Prediction, passive, predict, rows_of
-from motet.client.tables import inputs_of, read_clients, read_inputs
+from motet.client import predictions
+from motet.client.predictions import (
+    Predictions,
+    Query,
+    Source,
+    client_rows,
+    from_clients,
+    from_examples,
+    predict,
+    predict_average,
+    read_inputs,
+)
+from motet.client.tables import catalogue_inputs, read_clients
+from motet.errors import InvalidData
 from motet.kernels import RBF, DotProduct
 
 FRUIT = Catalogue(["apple", "fig", "pear", "plum", "quince"], [[0.0], [0.3], [0.7], [1.2], [2.0]])
@@ -19,9 +32,9 @@ OWN = "client,name,y\nann,apple,2\nbob,plum,-1\nann,plum,1\nann,apple,1.5\n"
 
 
 def engine() -> Engine:
-    found = Engine(MODEL)
-    found.learn_many(["u", "u", "v", "w"], ["apple", "quince", "fig", "plum"], [1.0, -1.0, 0.5, 0.2])
-    return found
+    learned = Engine(MODEL)
+    learned.learn_many(["u", "u", "v", "w"], ["apple", "quince", "fig", "plum"], [1.0, -1.0, 0.5, 0.2])
+    return learned
 
 
 def table(path: Path, text: str) -> Path:
@@ -29,58 +42,87 @@ def table(path: Path, text: str) -> Path:
     return path
 
 
-def means(found: list[Prediction], client: str) -> list[float]:
-    return [one.mean for one in found if one.client == client]
+def means(found: Predictions, client: str) -> list[float]:
+    return [one.mean for one in found.predictions if one.client == client]
 
 
-@pytest.mark.parametrize("at_once", [2000, 2])
-def test_each_at_all_inputs_or_at_its_own(at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasts, "AT_ONCE", at_once)
-    release, examples = engine().disclose(), read_clients(table(tmp_path / "own.csv", OWN), FRUIT)
-    known, moved = passive(release, examples), list[int]()
-    ann = release.estimate(*examples["ann"].triples)
-    whole = inputs_of(FRUIT)
-    found = predict(release, known, whole, rows_of(whole, known), moved.append)
-    assert [(one.client, one.row) for one in found] == [(who, row) for who in ("ann", "bob") for row in range(5)]
+def places(found: Predictions) -> list[tuple[str, int]]:
+    return [(one.client, one.row) for one in found.predictions]
+
+
+@pytest.mark.parametrize("inputs_per_step", [2000, 2])
+def test_each_at_all_inputs_or_at_its_own(
+    inputs_per_step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictions, "INPUTS_PER_STEP", inputs_per_step)
+    own, moved = table(tmp_path / "own.csv", OWN), list[int]()
+    release = engine().disclose()
+    ann = release.estimate(*read_clients(own, FRUIT)["ann"].triples)
+    found = predict(from_clients(release, own, None), moved.append)
+    assert places(found) == [(who, row) for who in ("ann", "bob") for row in range(5)]
     assert means(found, "ann") == pytest.approx(ann.predict(list(FRUIT.names)))
     assert sum(moved) == 10
+    assert found.mean[:5] == predict(from_examples(release, own, None, "ann"), moved.append).mean
 
     asked = table(tmp_path / "asked.csv", "name,client\nfig,zoe\nplum,ann\nfig,bob\nfig,ann\npear,ann\n")
-    at = read_inputs(asked, FRUIT)
-    found = predict(release, known, at, rows_of(at, known), moved.append, observation=True)
-    assert [(one.client, one.row) for one in found] == [("zoe", 0), ("ann", 1), ("bob", 2), ("ann", 3), ("ann", 4)]
+    found = predict(from_clients(release, own, asked), moved.append, observation=True)
+    assert places(found) == [("zoe", 0), ("ann", 1), ("bob", 2), ("ann", 3), ("ann", 4)]
+    assert found.query.new_clients == ["zoe"]
     mean, std = ann.predict(["plum", "fig", "pear"], return_std=True, observation=True)
     assert means(found, "ann") == pytest.approx(mean)
-    assert [one.std for one in found if one.client == "ann"] == pytest.approx(std)
+    assert [one.std for one in found.predictions if one.client == "ann"] == pytest.approx(std)
     average, spread = release.average(["fig"], return_std=True, observation=True)
     assert means(found, "zoe") == pytest.approx(average)
-    assert found[0].std > spread[0]
+    assert found.std[0] > spread[0]
+
+    whole = predict_average(release, read_inputs(release, asked), observation=True)
+    mean, std = release.average(["fig", "plum", "fig", "fig", "pear"], return_std=True, observation=True)
+    assert whole.mean == pytest.approx(mean)
+    assert whole.std == pytest.approx(std)
+    assert whole.to_list()[1] == {"name": "plum", "client": "ann", "mean": whole.mean[1], "std": whole.std[1]}
 
 
 def test_a_release_that_comes_while_clients_are_asked() -> None:
     teacher = engine()
     first = teacher.disclose()
-    known: dict[str, Known] = {"u": (first, teacher.coefficients("u", first))}
+    sources = {"u": Source(first, teacher.coefficients("u", first))}
     teacher.learn_many(["v", "x"], ["pear", "pear"], [3.0, 4.0])
     second = teacher.disclose()
-    known |= {who: (second, teacher.coefficients(who, second)) for who in ("v", "w")}
-    whole, moved = inputs_of(FRUIT), list[int]()
-    found = predict(first, known, whole, rows_of(whole, known), moved.append)
-    for client, (release, own) in known.items():
-        assert means(found, client) == pytest.approx(release.active_estimate(own).predict(list(FRUIT.names)))  # type: ignore[arg-type]
+    sources |= {who: Source(second, teacher.coefficients(who, second)) for who in ("v", "w")}
+    whole, moved = catalogue_inputs(FRUIT), list[int]()
+    query = Query(first, whole, sources, client_rows(whole, sources), "tokens.csv")
+    found = predict(query, moved.append)
+    assert query.version == second.version
+    for client, source in sources.items():
+        estimate = source.release.active_estimate(source.examples)  # type: ignore[arg-type]
+        assert means(found, client) == pytest.approx(estimate.predict(list(FRUIT.names)))
 
 
 def test_the_best_of_each(tmp_path: Path) -> None:
+    own, moved = table(tmp_path / "own.csv", OWN), list[int]()
     release = engine().disclose()
-    known = passive(release, read_clients(table(tmp_path / "own.csv", OWN), FRUIT))
     among = "name,client\nplum,ann\nfig,ann\nfig,ann\nquince,ann\nplum,zoe\napple,zoe\n"
-    at, moved = read_inputs(table(tmp_path / "asked.csv", among), FRUIT), list[int]()
-    found = predict(release, known, at, rows_of(at, known), moved.append, top=5)
-    ann = release.estimate(*read_clients(tmp_path / "own.csv", FRUIT)["ann"].triples)
-    assert [at.X[one.row] for one in found if one.client == "ann"] == ann.top(
-        5, exclude=["plum"], among=["fig", "quince"]
-    )
+    asked = table(tmp_path / "asked.csv", among)
+    found = predict(from_clients(release, own, asked), moved.append, top=5)
+    X = found.query.inputs.X
+    ann = release.estimate(*read_clients(own, FRUIT)["ann"].triples)
+    best = ann.top(5, exclude=["plum"], among=["fig", "quince"])
+    assert [X[one.row] for one in found.predictions if one.client == "ann"] == best
     average = dict(zip(("plum", "apple"), release.average(["plum", "apple"])))
-    assert [at.X[one.row] for one in found if one.client == "zoe"] == sorted(average, key=lambda name: -average[name])
-    assert [one.row for one in found if one.client == "ann"].count(2) == 0  # the same item again
-    assert np.isfinite([one.std for one in found]).all()
+    best = sorted(average, key=lambda name: -average[name])
+    assert [X[one.row] for one in found.predictions if one.client == "zoe"] == best
+    assert ("ann", 2) not in places(found)  # the same item again
+    assert np.isfinite(found.std).all()
+    whole = predict_average(release, catalogue_inputs(FRUIT), top=2)
+    order = np.argsort(-release.average(list(FRUIT.names)))
+    assert [row["name"] for row in whole.to_list()] == [FRUIT.names[k] for k in order[:2]]
+
+
+def test_a_study_without_a_catalogue_has_nothing_to_rank() -> None:
+    numbers = Engine(Model(RBF(1.0), DotProduct(0.5), alpha=0.4, lam=0.1))
+    numbers.learn("u", [0.5], 1.0)
+    release = numbers.disclose()
+    with pytest.raises(InvalidData, match="a table with 1 column of numbers to predict at, got none"):
+        read_inputs(release, None)
+    with pytest.raises(InvalidData, match="--top ranks the items of a catalogue, and this study has none"):
+        predict_average(release, catalogue_inputs(FRUIT), top=2)

@@ -93,6 +93,22 @@ def test_an_error_names_whose_row_it_is_and_what_is_stored(tmp_path: Path) -> No
     assert "stored" not in str(lost.value)  # it may be
 
 
+def test_an_input_out_of_bounds_is_named_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("hours,y,dose\n1,2,3\n30,2,3\n", encoding="utf-8")
+    server = FakeServer()
+    for where, message in (
+        ("examples.1.x.0", r"^visits\.csv, row 3, column hours: expected a number from 0 to 24, got 30$"),
+        ("body.examples.0.x.1", r"^visits\.csv, row 2, column dose: expected"),
+        ("examples.7.x.9", r"^expected a number"),  # which there is not
+    ):
+        server.fixed["POST /v1/examples"] = refusal(
+            422, "invalid_data", "expected a number from 0 to 24, got 30", where
+        )
+        with pytest.raises(InvalidData, match=message):
+            send(server.client(), read_examples(path, None), lambda _: None)
+
+
 # --- one token for each client ---
 
 

@@ -17,8 +17,8 @@ from pyarrow import parquet
 
 from motet import Catalogue
 from motet.client.tables import (
+    catalogue_inputs,
     for_clients,
-    inputs_of,
     predictions_to_list,
     read_clients,
     read_examples,
@@ -108,9 +108,7 @@ def test_tables_of_several_clients(tmp_path: Path) -> None:
             read_examples(path, FRUIT, client=client)
     assert read_clients(path, FRUIT)["bob"].ids == bob.ids
     assert read_examples(table(tmp_path, "client,name,y\nann,plum,1\n"), FRUIT).X == ["plum"]
-    with pytest.raises(
-        InvalidData, match=r"bob\.csv: no column 'client', to say whose each row is; got name, y, noise"
-    ):
+    with pytest.raises(InvalidData, match=r"bob\.csv: no column 'client'; got name, y, noise"):
         read_clients(alone, FRUIT)
     with pytest.raises(InvalidData, match=r"own\.csv, row 3, column client: expected a value, got nothing"):
         read_clients(table(tmp_path, "client,name,y\nann,plum,1\n,plum,2\n"), FRUIT)
@@ -118,7 +116,8 @@ def test_tables_of_several_clients(tmp_path: Path) -> None:
 
 def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
     good = "name,id,token,note\nann,c1,SECRET1,\n bob ,c2, SECRET2 ,later\n"
-    assert read_tokens(table(tmp_path, good)) == {"ann": "SECRET1", "bob": "SECRET2"}
+    for same in (good, good.replace("name", "client")):
+        assert read_tokens(table(tmp_path, same)) == {"ann": "SECRET1", "bob": "SECRET2"}
     for text, message in (
         ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns name and token, as motet enroll --out"),
         ("name,token\nann,SECRET1\nbob,\n", "own.csv, row 3, column token: expected a value, got nothing"),
@@ -135,6 +134,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("x,z\n1,2\n", "own.csv: no column 'y'; got x, z"),
+        ("Hours,Y\n1,2\n", "own.csv: no column 'y'; got Hours, Y; did you mean 'Y'? rename it to 'y'"),
         ("x;y\n1;2\n", "own.csv: no column 'y'; got x;y; separate columns by commas"),
         ("x,y\n1,2\n\n3,much\n", "own.csv, row 4, column y: expected a finite number, got 'much'"),
         ("x,y\n1,nan\n", "own.csv, row 2, column y: expected a finite number, got 'nan'"),
@@ -145,8 +145,8 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
         ("x,y\n1,2\n1,2,3\n", "own.csv, row 3: expected 2 cells, as the header has, got 3"),
         (",x,y\n0,1,2\n", "own.csv: column 1 has no name"),
         ("x,x,y\n1,1,2\n", "own.csv: column 'x' is there twice"),
-        ("a,b,y\n1,1,2\n", "own.csv: expected as many columns as inputs have numbers, 1,"),
-        ("y\n1\n", "own.csv: expected as many columns as inputs have numbers, 1,"),
+        ("a,b,y\n1,1,2\n", "own.csv: expected 1 input column beside client"),
+        ("y\n1\n", "own.csv: expected 1 input column beside client"),
         ("x,y,id\n1,2,a\n2,2,a\n", "own.csv, row 3, column id: 'a' is in row 2 already"),
         ("x,y,id\n1,2,a/b\n", "own.csv, row 2, column id: an id is a text without slashes"),
         ("x,y\n", "own.csv: expected a header and at least one row below it, got none"),
@@ -195,6 +195,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
 def test_names_of_clients(tmp_path: Path) -> None:
     assert read_names(table(tmp_path, "\ufeffann\n\n bob, the second \n", "names.txt")) == ["ann", "bob, the second"]
     assert read_names(table(tmp_path, 'site,name\n1,ann\n2,"bob, the second"\n')) == ["ann", "bob, the second"]
+    assert read_names(table(tmp_path, "client,name,y\nann,plum,1\nbob,plum,2\nann,fig,3\n")) == ["ann", "bob"]
     with pytest.raises(InvalidData, match=r"own\.csv: no column 'name'"):
         read_names(table(tmp_path, "ann\nbob\n"))
 
@@ -204,13 +205,13 @@ def test_predictions_have_the_table_as_it_was_read(tmp_path: Path) -> None:
     out = io.StringIO()
     write_predictions(out, found.table, [1 / 3], [2e-7])
     assert out.getvalue() == 'name,since,mean,std\n"pear, green", 010,0.3333333333,2e-07\n'
-    whole = inputs_of(FRUIT)
+    whole = catalogue_inputs(FRUIT)
     assert tuple(whole.X) == FRUIT.names
     out = io.StringIO()
     write_predictions(out, whole.table, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3])
     assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == list(FRUIT.names)
     unknown = read_inputs(parquet_of(tmp_path, {"t": [0.5], "y": [float("nan")]}), None, 1)
-    (told,) = predictions_to_list(unknown.table, [1.0], [2.0])
+    (told,) = predictions_to_list(unknown, unknown.table, [1.0], [2.0])
     assert json.loads(json.dumps(told, allow_nan=False)) == {"t": 0.5, "y": None, "mean": 1.0, "std": 2.0}
 
 
@@ -223,7 +224,7 @@ def test_inputs_to_predict_at(tmp_path: Path) -> None:
     again = for_clients(ann.table, [("cem", 1), ("ann", 0), ("ann", 1)])
     assert again.columns == ["client", "a"]
     assert (again.rows, again.numbers) == ([["cem", "3"], ["ann", "1"], ["ann", "3"]], [4, 2, 4])
-    with pytest.raises(InvalidData, match=r"own\.csv: column 'mean' is there already"):
+    with pytest.raises(InvalidData, match=r"own\.csv: it has a column 'mean' already"):
         read_inputs(table(tmp_path, "a,mean\n1,2\n"), None, 1)
-    with pytest.raises(InvalidData, match=r"expected as many columns as inputs have numbers, 2, beside .* got 1: a"):
+    with pytest.raises(InvalidData, match=r"expected 2 input columns beside .* got 1: a"):
         read_inputs(table(tmp_path, "a\n1\n"), None, 2)

@@ -93,7 +93,7 @@ def test_one_release(files: tuple[Path, Path]) -> None:
     code, out, _ = run(files[0])
     assert code == 0
     assert all(words in out for words in ("pairs of inputs from one client", "motet audit FILE LATER"))
-    assert "Example: motet audit" in run("--help")[1]
+    assert "Examples:\n  motet audit" in run("--help")[1]
 
 
 def test_a_noisy_release_leaves_guesses(files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -546,7 +546,7 @@ def test_examples_of_numbers(tmp_path: Path) -> None:
         ([float("nan")], 0, 1, InvalidData, "x must be a list of 1 numbers"),
         ([[1]], 0, 1, InvalidData, "x must be a list of 1 numbers"),
         (None, 0, 1, InvalidData, "x must be a list of 1 numbers, got null"),
-        ([2.5], 0, 1, InvalidData, r"x\[0\] must be a number from 0 to 2, got 2.5"),
+        ([2.5], 0, 1, InvalidData, "expected a number from 0 to 2, got 2.5"),
         ([1], 5.1, 1, InvalidData, "y must be a number from -5 to 5, got 5.1"),
         ([1], "5", 1, InvalidData, 'y must be a number from -5 to 5, got "5"'),
         ([1], float("nan"), 1, InvalidData, "y must be a number from -5 to 5, got NaN"),
@@ -577,7 +577,7 @@ def test_many_examples_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any], 
         except InvalidData as error:
             with pytest.raises(type(error), match=re.escape(str(error))) as refused:
                 check_examples(study, xs, *columns)
-            assert refused.value.where == f"examples.{k}"
+            assert f"{refused.value.where}.".startswith(f"examples.{k}.")
             return
     rows, y, noise = check_examples(study, xs, *columns)
     assert rows.tobytes() == np.array([row for row, _, _ in outcomes]).tobytes()

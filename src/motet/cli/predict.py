@@ -1,11 +1,10 @@
-"""``motet predict``: one client or many, from examples that were sent or from those that stay here."""
+"""``motet predict``: of one client or many, from examples that were sent or that stay here; or of the average."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,10 +13,11 @@ from motet.cli.connect import client_token, current_release, release_at, server_
 from motet.cli.terminal import (
     LOCAL,
     AsJson,
+    Force,
     OfClient,
     Tokens,
     Url,
-    one_line_errors,
+    check_new_file,
     progress_bar,
     show,
 )
@@ -25,170 +25,131 @@ from motet.errors import InvalidData
 from motet.text import count, first_few, printable
 
 if TYPE_CHECKING:
-    from motet.client.predictions import Known, Prediction
-    from motet.client.tables import Inputs
+    from motet.client.predictions import Predictions, Query
     from motet.release.disclosed import Disclosed
-
-ME = ""  # the only client there is
-
-
-class Asked(NamedTuple):
-    """Who is to be predicted, and at which rows; ``known`` is what there is of each client."""
-
-    release: Disclosed
-    known: Mapping[str, Known]
-    at: Inputs
-    rows: Mapping[str, Sequence[int]]
-    file: str = ""  # that has the clients, where there are many
-
-    @property
-    def version(self) -> int:
-        return max((release.version for release, _ in self.known.values()), default=self.release.version)
-
-    @property
-    def new(self) -> list[str]:
-        return [client for client in self.rows if client not in self.known]
 
 
 def predict(
     inputs: Annotated[
         Path | None,
-        typer.Argument(metavar="INPUTS", help="A table of inputs; without it, the study's whole catalogue."),
+        typer.Argument(metavar="INPUTS", help="A table of inputs; by default the study's whole catalogue."),
     ] = None,
     own: Annotated[
-        Path | None, typer.Option(help="A table of private examples, none of them ever sent: it stays here.")
+        Path | None, typer.Option(help="A table of examples that were not sent, and are not: they stay here.")
     ] = None,
     client: OfClient = None,
-    each: Annotated[
-        bool, typer.Option("--each", help="Every client of --own, by its column client; see above for INPUTS.")
+    each: Annotated[bool, typer.Option("--each", help="Every client of --own, by its column client.")] = False,
+    average: Annotated[
+        bool, typer.Option("--average", help="The average of all clients, instead of one client's function.")
     ] = False,
     tokens: Tokens = None,
-    release: Annotated[str | None, typer.Option(help="A release's file, to work offline; with --own.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A CSV file to write; else predictions are printed.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Only so many, the best of those that are not rated.")] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(help="A release's file, to work offline; with --own or --average.", metavar="FILE"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A CSV file to write; by default predictions are printed.")] = None,
+    force: Force = False,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Only so many items: the best that the client has not rated.")
+    ] = None,
     observation: Annotated[
-        bool, typer.Option("--observation", help="The std of an observation, not of the function.")
+        bool, typer.Option("--observation", help="The standard deviation of a new observation, noise included.")
     ] = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Predict one's own function, mean and std: from the examples sent, or with --own from those that stay here.
+    """Predict for one client, with standard deviations. From the examples it has sent, or, with --own, from a local
+    file that is never sent.
 
-    With --own and --each, or with --tokens, there are many clients, and a column client comes first. Each is predicted
-    at all of INPUTS, or at its own rows where INPUTS has a column client; one of whom nothing is known is then a new
-    individual.
+    With --own and --each, or with --tokens, many clients are predicted, and the first column is client: each at all
+    INPUTS, or at its own rows if INPUTS has a column client. A client without examples is predicted as a new one: the
+    average, with the full uncertainty.
     """
-    with one_line_errors():
-        from motet.client import predictions as forecasts
+    _check_options(own, client, each, average, tokens, release)
+    _check_out(out, force=force)
+    from motet.client import predictions
 
-        _check(own, client, each, tokens, release, out)
+    if average:
+        of = _release(release, url)
+        found = predictions.predict_average(of, predictions.read_inputs(of, inputs), top=top, observation=observation)
+    else:
         if tokens is not None:
-            asked = _of_tokens(tokens, inputs, url, top)
+            query = _query_of_site(tokens, inputs, url)
+        elif own is not None and each:
+            query = predictions.from_clients(_release(release, url), own, inputs)
         elif own is not None:
-            of = current_release(url) if release is None else release_at(release)
-            asked = _of_examples(own, client, each, inputs, of, top)
+            query = predictions.from_examples(_release(release, url), own, inputs, client)
         else:
-            asked = _of_sender(inputs, url, top)
-        total = sum(map(len, asked.rows.values()))
-        with progress_bar(Console(stderr=True), "predictions", total, "Predicting") as advance:
-            found = forecasts.predict(*asked[:4], advance, top=top, observation=observation)
-        _show(asked, found, out, as_json)
+            with server_at(url, client_token()) as server:
+                query = predictions.from_sent(server, inputs)
+        with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
+            found = predictions.predict(query, advance, top=top, observation=observation)
+    _show(found, out, as_json)
 
 
-def _check(
-    own: Path | None, client: str | None, each: bool, tokens: Path | None, release: str | None, out: Path | None
+def _check_options(
+    own: Path | None, client: str | None, each: bool, average: bool, tokens: Path | None, release: str | None
 ) -> None:
-    """Raises where options do not go together."""
-    if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
-        raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
+    """Raise if options contradict each other."""
+    if average and (own or client or each or tokens):
+        raise InvalidData("--average is not of any client: leave out --own, --client, --each and --tokens")
     if own is not None and tokens is not None:
         raise InvalidData("expected --own (examples that stay here) or --tokens (examples that were sent), got both")
-    if own is None and (release or client):
-        raise InvalidData("--release and --client are about private examples: give them with --own FILE")
+    if own is None and client is not None:
+        raise InvalidData("--client chooses rows of private examples: give it with --own FILE")
+    if own is None and release is not None and not average:
+        raise InvalidData("--release is for private examples and for the average: give it with --own FILE or --average")
     if each and client is not None:
         raise InvalidData("expected --client NAME, for one of them, or --each, for all, got both")
     if each and own is None and tokens is None:
         raise InvalidData("--each is for a table of several clients: give it with --own FILE, or give --tokens FILE")
 
 
-def _of_sender(path: Path | None, url: str, top: int | None) -> Asked:
-    with server_at(url, client_token()) as server:
-        release, own = server.coefficients()
-    at = _inputs(release, path, top)
-    return Asked(release, {ME: (release, own)}, at, {ME: range(len(at.X))})
+def _check_out(out: Path | None, *, force: bool) -> None:
+    if out is None:
+        return
+    if out.suffix.lower() not in (".csv", ".txt", ""):
+        raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
+    check_new_file(out, force=force)
 
 
-def _of_examples(
-    own: Path, client: str | None, each: bool, path: Path | None, release: Disclosed, top: int | None
-) -> Asked:
-    from motet.client import predictions as forecasts
-    from motet.client import tables
-
-    about = release.model.catalogue, release.landmarks.shape[1]
-    examples = tables.read_clients(own, *about) if each else {ME: tables.read_examples(own, *about, client)}
-    at = _inputs(release, path, top, client)
-    rows = forecasts.rows_of(at, examples) if each else {ME: range(len(at.X))}
-    return Asked(release, forecasts.passive(release, examples), at, rows, own.name if each else "")
+def _release(place: str | None, url: str) -> Disclosed:
+    return current_release(url) if place is None else release_at(place)
 
 
-def _of_tokens(file: Path, path: Path | None, url: str, top: int | None) -> Asked:
-    from motet.client import predictions as forecasts
-    from motet.client import site as sites
-    from motet.client import tables
+def _query_of_site(tokens: Path, inputs: Path | None, url: str) -> Query:
+    from motet.client import predictions, tables
+    from motet.client.site import Site
 
-    tokens = tables.read_tokens(file)
-    with server_at(url, "") as server:
-        site = sites.Site(server, tokens, file.name)
-        release = site.disclosed()
-        at = _inputs(release, path, top)
-        rows = forecasts.rows_of(at, tokens)
-        clients = [client for client in rows if client in tokens]
-        with progress_bar(Console(stderr=True), "clients", len(clients), "Asking") as advance:
-            return Asked(release, site.coefficients(clients, advance), at, rows, file.name)
+    site_tokens = tables.read_tokens(tokens)
+    bar = progress_bar(Console(stderr=True), "clients", len(site_tokens), "Fetching")
+    with server_at(url, "") as server, bar as advance:
+        return predictions.from_site(Site(server, site_tokens, tokens.name), inputs, advance)
 
 
-def _inputs(release: Disclosed, path: Path | None, top: int | None, client: str | None = None) -> Inputs:
-    """What to predict at."""
-    from motet.client import tables
-
-    catalogue, dimension = release.model.catalogue, release.landmarks.shape[1]
-    if catalogue is None and top is not None:
-        raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
-    if path is not None:
-        return tables.read_inputs(path, catalogue, dimension, client)
-    if catalogue is not None:
-        return tables.inputs_of(catalogue)
-    wanted = f"a table with {count(dimension, 'column')} of numbers to predict at"
-    raise InvalidData(f"expected {wanted}, got none, and this study has no catalogue: give INPUTS")
-
-
-def _show(asked: Asked, found: list[Prediction], out: Path | None, as_json: bool) -> None:
-    """Predictions in a file, with a line that tells of them, or all of them here."""
-    from motet.client import tables
-
-    about: dict[str, Any] = {"release": asked.version}
-    table, whose = asked.at.table, ""
-    if asked.file:
-        table, whose = tables.for_clients(table, (one[:2] for one in found)), f" for {count(len(asked.rows), 'client')}"
-        about |= {"clients": len(asked.rows), "new": asked.new}
-    else:
-        table = table.only(one.row for one in found)
-    if asked.new and not as_json:
-        _note(asked)
-    predicted = table, [one.mean for one in found], [one.std for one in found]
+def _show(found: Predictions, out: Path | None, as_json: bool) -> None:
+    """Predictions in a file and a line about it, or all predictions here."""
+    query = found.query
+    about: dict[str, Any] = {"release": query.version}
+    if query.file:
+        about |= {"clients": len(query.rows), "new": query.new_clients}
+    if query.new_clients and not as_json:
+        _note_new_clients(query)
     if out is not None:
         with out.open("w", encoding="utf-8", newline="") as file:
-            tables.write_predictions(file, *predicted)
-        told = f"{count(len(found), 'prediction')}{whose}, with release {asked.version}, in {out}."
-        show({**about, "count": len(found), "out": str(out)} if as_json else told)
+            found.write(file)
+        number, clients = count(len(found.predictions), "prediction"), count(len(query.rows), "client")
+        text = f"{number}{f' for {clients}' if query.file else ''}, with release {query.version}, in {out}."
+        show({**about, "count": len(found.predictions), "out": str(out)} if as_json else text)
     elif as_json:
-        show({**about, "predictions": tables.predictions_to_list(*predicted)})
+        show({**about, "predictions": found.to_list()})
     else:
-        tables.write_predictions(sys.stdout, *predicted)
+        found.write(sys.stdout)
 
 
-def _note(asked: Asked) -> None:
-    """Beside the output: some of the new individuals may be known ones, misspelled."""
-    who = f"{len(asked.new)} of {count(len(asked.rows), 'client')} not in {asked.file} ({first_few(asked.new)})"
-    line = f"{who}: predicted as new individuals, the average with the full individual variance."
+def _note_new_clients(query: Query) -> None:
+    """On standard error: some of the new clients may be misspelled names of others."""
+    new = query.new_clients
+    line = f"{len(new)} of {count(len(query.rows), 'client')} not in {query.file} ({first_few(new)}): predicted as new "
+    line += "clients, the average with the full uncertainty."
     sys.stderr.write(f"{printable(line)}\n")

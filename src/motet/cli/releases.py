@@ -15,14 +15,15 @@ from motet.text import iso_time
 
 def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
     """Show a study's public facts: its policy and budget, its current release, and when the next one is due."""
-    from motet.server.pages import facts
+    from motet.server.pages import facts, is_spent
 
     with server_at(url, "") as anyone:
         study = anyone.study()
     try:
         rows = {"study": study["name"], **facts(study)}
         if as_json:
-            show(study | {"next_release": iso_time(study["next_release"])})
+            due = None if is_spent(study["budget"]) else iso_time(study["next_release"])
+            show(study | {"next_release": due})
             return
     except (LookupError, TypeError, ValueError, OverflowError):
         expected = "a study's description as this version of motet knows it"

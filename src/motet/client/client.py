@@ -202,7 +202,8 @@ class Client:
                     progress(total.accepted + total.duplicates, n)
         except MotetError as error:
             place, stored = ExamplePlace.parse(error.where), total.accepted + total.duplicates
-            message = f"{error}" if place is None else f"example {place.example} of {n}: {error}"
+            field = f", {place.field}" if place is not None and place.field else ""
+            message = f"{error}" if place is None else f"example {place.example} of {n}{field}: {error}"
             raise error.reworded(message + (f"; the first {stored} are stored" if stored else "")) from error
         if ids is None:  # nobody else has these ids: a duplicate is of our own request, whose response was lost
             total = Sent(total.accepted + total.duplicates, 0, total.count)

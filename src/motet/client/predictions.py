@@ -1,110 +1,255 @@
-"""Predictions of many clients at a table's inputs: each at its own rows, or all of them at all."""
+"""Predictions at a table of inputs: of one client, of many clients, or of the average. ``motet predict`` prints them.
+
+A query holds what is asked for: clients, each with what it is predicted from, and the rows of the inputs for each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 
 from motet.arrays import Array, outputs, slices
+from motet.client import tables
+from motet.client.client import Client
+from motet.client.site import Site
 from motet.client.tables import Examples, Inputs
+from motet.errors import InvalidData
 from motet.model.tasks import Task
-from motet.release import clients as many
+from motet.release import clients as release_clients
 from motet.release.clients import Member
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
+from motet.tablefile import Table
+from motet.text import count
 
-AT_ONCE = 2000  # inputs that are predicted at once, for the sake of memory
+INPUTS_PER_STEP = 2000  # that are predicted at once, to bound the memory
+THE_CLIENT = ""  # the name of the only client
 
-Known: TypeAlias = tuple[Disclosed, Member]  # a client, with the release that it is predicted from
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What a client is predicted from: a release, and its examples, kept here (a task) or sent (coefficients)."""
+
+    release: Disclosed
+    examples: Member
+
+    @property
+    def inputs(self) -> Array:
+        return self.examples.inputs if isinstance(self.examples, Coefficients) else self.examples.X
 
 
-class Prediction(NamedTuple):
+@dataclass(frozen=True)
+class Prediction:
     client: str
-    row: int  # its number in the table of inputs
+    row: int  # its place in the table of inputs
     mean: float
     std: float
 
 
-def passive(release: Disclosed, examples: Mapping[str, Examples]) -> dict[str, Known]:
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Clients to predict, and at which rows of the inputs; a client without a source is predicted as a new one."""
+
+    release: Disclosed
+    inputs: Inputs
+    sources: Mapping[str, Source]
+    rows: Mapping[str, Sequence[int]]  # for each client
+    file: str = ""  # the table of the clients, if there are many
+
+    @property
+    def new_clients(self) -> list[str]:
+        return [client for client in self.rows if client not in self.sources]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+    @property
+    def version(self) -> int:
+        """The newest release that is used."""
+        return max((source.release.version for source in self.sources.values()), default=self.release.version)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The rows of the inputs' table that were asked for, with means and standard deviations.
+
+    They are in the order of the table if each row is of one client, else client by client.
+    """
+
+    query: Query
+    predictions: list[Prediction]
+
+    @property
+    def table(self) -> Table:
+        """With the clients in the first column, if there are many."""
+        if self.query.file:
+            return tables.for_clients(self.query.inputs.table, ((one.client, one.row) for one in self.predictions))
+        return self.query.inputs.table.only(one.row for one in self.predictions)
+
+    @property
+    def mean(self) -> list[float]:
+        return [one.mean for one in self.predictions]
+
+    @property
+    def std(self) -> list[float]:
+        return [one.std for one in self.predictions]
+
+    def write(self, out: TextIO) -> None:
+        """As CSV."""
+        tables.write_predictions(out, self.table, self.mean, self.std)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """For JSON."""
+        return tables.predictions_to_list(self.query.inputs, self.table, self.mean, self.std)
+
+
+# --- queries ---
+
+
+def from_sent(server: Client, path: Path | None) -> Query:
+    """One client, from the examples that it sent; at the inputs of a table, or at the whole catalogue."""
+    release, coefficients = server.coefficients()
+    inputs = read_inputs(release, path)
+    return Query(release, inputs, {THE_CLIENT: Source(release, coefficients)}, {THE_CLIENT: range(len(inputs.X))})
+
+
+def from_site(site: Site, path: Path | None, advance: Callable[[], object]) -> Query:
+    """Many clients, from the examples that they sent."""
+    release = site.disclosed()
+    inputs = read_inputs(release, path)
+    rows = client_rows(inputs, site.clients)
+    clients = [client for client in rows if client in site.clients]
+    coefficients = site.coefficients(clients, advance)
+    sources = {client: Source(of, examples) for client, (of, examples) in coefficients.items()}
+    return Query(release, inputs, sources, rows, site.file)
+
+
+def from_examples(release: Disclosed, own: Path, path: Path | None, client: str | None = None) -> Query:
+    """One client, from a table of private examples; ``client`` is its name, needed if the table has several."""
+    inputs = read_inputs(release, path, client)
+    examples = tables.read_examples(own, release.model.catalogue, _dimension(release), client)
+    return Query(release, inputs, private_sources(release, {THE_CLIENT: examples}), {THE_CLIENT: range(len(inputs.X))})
+
+
+def from_clients(release: Disclosed, own: Path, path: Path | None) -> Query:
+    """Every client of a table of private examples."""
+    inputs = read_inputs(release, path)
+    examples = tables.read_clients(own, release.model.catalogue, _dimension(release))
+    return Query(release, inputs, private_sources(release, examples), client_rows(inputs, examples), own.name)
+
+
+def private_sources(release: Disclosed, examples: Mapping[str, Examples]) -> dict[str, Source]:
     """Clients whose examples stay here."""
-    found: dict[str, Known] = {}
-    for client, own in examples.items():
-        X = release.model.rows(own.X, release.landmarks.shape[1])
-        found[client] = release, Task.of(X, *outputs(own.y, own.noise, len(X)))
-    return found
+    sources = {}
+    for client, one in examples.items():
+        X = release.model.rows(one.X, _dimension(release))
+        sources[client] = Source(release, Task.of(X, *outputs(one.y, one.noise, len(X))))
+    return sources
 
 
-def rows_of(at: Inputs, clients: Iterable[str]) -> dict[str, Sequence[int]]:
-    """At which rows each client is to be predicted: at its own where the table has a column client, else at all."""
-    if "client" in at.table.columns:
-        return dict(at.table.groups("client"))
-    return dict.fromkeys(clients, range(len(at.X)))
+def client_rows(inputs: Inputs, clients: Iterable[str]) -> dict[str, Sequence[int]]:
+    """The rows at which each client is predicted: its own if the table has a column client, else all."""
+    if "client" in inputs.table.columns:
+        return dict(inputs.table.groups("client"))
+    return dict.fromkeys(clients, range(len(inputs.X)))
+
+
+def read_inputs(release: Disclosed, path: Path | None, client: str | None = None) -> Inputs:
+    """The inputs of a table, or without one the whole catalogue."""
+    catalogue, dimension = release.model.catalogue, _dimension(release)
+    if path is not None:
+        return tables.read_inputs(path, catalogue, dimension, client)
+    if catalogue is not None:
+        return tables.catalogue_inputs(catalogue)
+    expected = f"a table with {count(dimension, 'column')} of numbers to predict at"
+    raise InvalidData(f"expected {expected}, got none, and this study has no catalogue: give INPUTS")
+
+
+def _dimension(release: Disclosed) -> int:
+    return int(release.landmarks.shape[1])
+
+
+# --- their answers ---
 
 
 def predict(
-    release: Disclosed,
-    known: Mapping[str, Known],
-    at: Inputs,
-    rows: Mapping[str, Sequence[int]],
-    advance: Callable[[int], object],
-    *,
-    top: int | None = None,
-    observation: bool = False,
-) -> list[Prediction]:
-    """Every client at its rows, or the ``top`` of them; one that is not known is a new individual.
-
-    They come in the order of the table where each row is one client's, else client by client.
-    """
-    X = release.model.rows(at.X, release.landmarks.shape[1])
-    nobody = release, Task.empty(X.shape[1])
-    clients = {client: known.get(client, nobody) for client in rows}
-    found: list[Prediction] = []
-    for client, (mean, std) in _predicted(clients, rows, X, advance, observation).items():
-        kept = range(len(mean)) if top is None else _best(at, rows[client], mean, clients[client], top)
-        found += (Prediction(client, rows[client][k], float(mean[k]), float(std[k])) for k in kept)
-    shared = any(isinstance(own, range) for own in rows.values())
-    return found if shared or top is not None else sorted(found, key=lambda one: one.row)
+    query: Query, advance: Callable[[int], object], *, top: int | None = None, observation: bool = False
+) -> Predictions:
+    """Every client at its rows, or at the ``top`` of them that it has not rated."""
+    _check_top(query.release, top)
+    X = query.release.model.rows(query.inputs.X, _dimension(query.release))
+    new = Source(query.release, Task.empty(X.shape[1]))
+    sources = {client: query.sources.get(client, new) for client in query.rows}
+    predictions: list[Prediction] = []
+    for client, (mean, std) in _estimates(query, sources, X, advance, observation).items():
+        rows = query.rows[client]
+        best = range(len(rows)) if top is None else _top(query.inputs, rows, mean, sources[client], top)
+        predictions += (Prediction(client, rows[k], float(mean[k]), float(std[k])) for k in best)
+    if top is None and not any(isinstance(rows, range) for rows in query.rows.values()):
+        predictions.sort(key=lambda one: one.row)
+    return Predictions(query, predictions)
 
 
-def _predicted(
-    clients: Mapping[str, Known],
-    rows: Mapping[str, Sequence[int]],
-    X: Array,
-    advance: Callable[[int], object],
-    observation: bool,
+def predict_average(
+    release: Disclosed, inputs: Inputs, *, top: int | None = None, observation: bool = False
+) -> Predictions:
+    """The average function of all clients, with the uncertainty of the average alone."""
+    _check_top(release, top)
+    X = release.model.rows(inputs.X, _dimension(release))
+    steps = slices(len(X), INPUTS_PER_STEP)
+    parts = [release.average(X[step], return_std=True, observation=observation) for step in steps]
+    mean, std = (np.concatenate(values) for values in zip(*parts))
+    rows = range(len(X))
+    nobody = Source(release, Task.empty(X.shape[1]))
+    best = rows if top is None else _top(inputs, rows, mean, nobody, top)
+    query = Query(release, inputs, {}, {})
+    return Predictions(query, [Prediction(THE_CLIENT, k, float(mean[k]), float(std[k])) for k in best])
+
+
+def _estimates(
+    query: Query, sources: Mapping[str, Source], X: Array, advance: Callable[[int], object], observation: bool
 ) -> dict[str, Array]:
     """Means and standard deviations of each client at its rows of X."""
-    found = {client: np.empty((2, len(rows[client]))) for client in clients}
-    for run in slices(max(map(len, rows.values()), default=0), AT_ONCE):
-        whole = X[run]  # the same for all who ask for it
-        for release, group in _by_release(clients, [client for client in clients if run.start < len(rows[client])]):
-            inputs = (whole if isinstance(rows[c], range) else X[rows[c][run]] for c in group)
-            asked = zip((clients[c][1] for c in group), inputs)
-            for client, answer in zip(group, many.predict(release, asked, observation)):
-                found[client][:, run] = answer
-                advance(len(answer[0]))
-    return found
+    rows = query.rows
+    results = {client: np.empty((2, len(rows[client]))) for client in sources}
+    for part in slices(max(map(len, rows.values()), default=0), INPUTS_PER_STEP):
+        shared = X[part]  # one array for all clients that are predicted at all inputs
+        for release, clients in _by_release(sources, (c for c in sources if part.start < len(rows[c]))):
+            inputs = (shared if isinstance(rows[c], range) else X[rows[c][part]] for c in clients)
+            pairs = zip((sources[c].examples for c in clients), inputs)
+            for client, estimate in zip(clients, release_clients.predict(release, pairs, observation)):
+                results[client][:, part] = estimate
+                advance(len(estimate[0]))
+    return results
 
 
-def _by_release(clients: Mapping[str, Known], chosen: Iterable[str]) -> Iterable[tuple[Disclosed, list[str]]]:
-    """Clients by the release that they know."""
-    found: dict[str, tuple[Disclosed, list[str]]] = {}
-    for client in chosen:
-        release = clients[client][0]
-        found.setdefault(release.digest, (release, []))[1].append(client)
-    return found.values()
+def _by_release(sources: Mapping[str, Source], clients: Iterable[str]) -> Iterable[tuple[Disclosed, list[str]]]:
+    """Clients by the release that they are predicted from."""
+    groups: dict[str, tuple[Disclosed, list[str]]] = {}
+    for client in clients:
+        release = sources[client].release
+        groups.setdefault(release.digest, (release, []))[1].append(client)
+    return groups.values()
 
 
-def _best(at: Inputs, rows: Sequence[int], mean: Array, client: Known, top: int) -> list[int]:
-    """Which of the rows are the best ones: each item once, and none that the client has rated."""
-    release, own = client
-    assert release.model.catalogue is not None
-    seen = set(release.model.catalogue.name_rows(own.inputs if isinstance(own, Coefficients) else own.X))
+def _check_top(release: Disclosed, top: int | None) -> None:
+    if top is not None and release.model.catalogue is None:
+        raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
+
+
+def _top(inputs: Inputs, rows: Sequence[int], mean: Array, source: Source, top: int) -> list[int]:
+    """Which of the rows are the best: each item once, and none that the client has rated."""
+    catalogue = source.release.model.catalogue
+    assert catalogue is not None
+    seen = set(catalogue.name_rows(source.inputs))
     best: list[int] = []
     for k in np.argsort(-mean, kind="stable").tolist():
-        if len(best) < top and at.X[rows[k]] not in seen:
-            seen.add(at.X[rows[k]])
+        if len(best) < top and inputs.X[rows[k]] not in seen:
+            seen.add(inputs.X[rows[k]])
             best.append(k)
     return best

@@ -94,10 +94,12 @@ def send(
 
 
 def _located(error: MotetError, examples: Examples, client: str) -> str:
-    """The message of an error, with file and row if it is about one example."""
+    """The message of an error, with file, row and column if it is about one example."""
     places = [f"client {client}"] if client else []
     if (place := ExamplePlace.parse(error.where)) is not None and place.example < len(examples.X):
-        places = [examples.table.file, f"row {examples.table.numbers[place.example]}", *places]
+        columns = {f"x.{k}": column for k, column in enumerate(examples.columns)}
+        column = [f"column {columns[place.field]}"] if place.field in columns else []
+        places = [examples.table.file, f"row {examples.table.numbers[place.example]}", *column, *places]
     return ": ".join([*([", ".join(places)] if places else []), str(error)])
 
 
@@ -115,13 +117,17 @@ class Site:
     """A server and the tokens of many clients, by their names; ``file`` is the table of the tokens."""
 
     def __init__(self, server: Client, tokens: Mapping[str, str], file: str) -> None:
-        self._server, self._tokens, self._file = server, tokens, file
+        self._server, self._tokens, self.file = server, tokens, file
+
+    @property
+    def clients(self) -> Collection[str]:
+        return self._tokens.keys()
 
     def check(self, clients: Collection[str], file: str) -> None:
         """Raises unless there is a token for each client of a table."""
         if missing := [client for client in clients if client not in self._tokens]:
             raise InvalidData(
-                f"{file}: {len(missing)} of {len(clients)} clients have no token in {self._file} "
+                f"{file}: {len(missing)} of {len(clients)} clients have no token in {self.file} "
                 f"({first_few(missing)}), so nothing was sent: enroll them (motet enroll --out) and add their tokens, "
                 "or leave their rows out"
             )
@@ -158,7 +164,7 @@ class Site:
         except (Unauthorized, Forbidden):
             stored = f"; all rows of {tally(sent_clients, 'client')} are stored" if sent_clients else ""
             raise InvalidData(
-                f"the server refused the token of {client} in {self._file}: put a new one there, which the operator "
+                f"the server refused the token of {client} in {self.file}: put a new one there, which the operator "
                 f"makes with motet clients --rotate, or leave {client} out{stored}"
             ) from None
         except StaleRelease as error:

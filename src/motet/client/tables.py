@@ -1,7 +1,7 @@
-"""Tables of examples, of inputs and of predictions.
+"""Tables of examples, of inputs and of predictions, as a client has them.
 
-The columns are ``name`` for a study with a catalogue, or else the inputs' numbers in their order; ``y``; and, where
-wanted, ``noise``, ``id`` and ``client``. A refusal names file, row and column.
+The columns are ``name`` in a study with a catalogue, else the inputs' numbers in their order; ``y``; and optionally
+``noise``, ``id`` and ``client``. An error names file, row and column.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, TextIO
 from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
 from motet.model.catalogue import Catalogue
-from motet.tablefile import Table, lines, read
-from motet.text import first_few
+from motet.tablefile import Table, cell_number, lines, read
+from motet.text import count, first_few
 
-NO_INPUTS = ("client", "id", "y", "noise")
+RESERVED = ("client", "id", "y", "noise")  # columns that are not inputs
 PREDICTED = ("mean", "std")
 
 
@@ -30,10 +30,15 @@ class Inputs:
     table: Table
     X: list[Any]  # names, or lists of numbers
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the inputs' numbers; none if inputs are names."""
+        return [] if any(isinstance(x, str) for x in self.X) else input_columns(self.table)
+
 
 @dataclass(frozen=True, eq=False)
 class Examples(Inputs):
-    """The id of one that has none in the table is made of its content, and of how often that came before."""
+    """An example without an id in the table gets one from its content and from how many equal rows are above it."""
 
     y: list[float]
     noise: list[float]
@@ -44,10 +49,17 @@ class Examples(Inputs):
         return self.X, self.y, self.noise
 
 
+def input_columns(table: Table) -> list[str]:
+    return [column for column in table.columns if column not in RESERVED]
+
+
+# --- reading ---
+
+
 def read_examples(
     path: Path, catalogue: Catalogue | None, dimension: int | None = None, client: str | None = None
 ) -> Examples:
-    """Examples of one client; ``client`` says whose, where the table has several."""
+    """Examples of one client; ``client`` is its name, needed if the table has several."""
     table = read(path)
     if client is not None or "client" in table.columns:
         table = table.only(_rows_of(table, client))
@@ -57,78 +69,60 @@ def read_examples(
 def read_clients(path: Path, catalogue: Catalogue | None, dimension: int | None = None) -> dict[str, Examples]:
     """Examples of every client of a table."""
     table = read(path)
-    if "client" not in table.columns:
-        raise InvalidData(
-            f"{table.file}: no column 'client', to say whose each row is; got {', '.join(table.columns):.80}"
-        )
+    table.require("client")
     clients = table.groups("client")
     return {client: _examples(table.only(rows), catalogue, dimension) for client, rows in clients.items()}
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Tokens by their clients' names; no refusal shows what may be one."""
+    """Tokens by their clients' names; no error shows a cell that may be a token."""
     table = read(path)
-    if not {"name", "token"} <= set(table.columns):
+    names = _client_column(table)
+    if not {names, "token"} <= set(table.columns):
         raise InvalidData(f"{table.file}: expected the columns name and token, as motet enroll --out writes them")
-    return dict(zip(table.names("name"), table.texts("token")))
+    return dict(zip(table.names(names), table.texts("token")))
+
+
+def read_names(path: Path) -> list[str]:
+    """Clients' names: each client of a column ``client``, a column ``name``, or the lines of a file *.txt."""
+    if path.suffix.lower() == ".txt":
+        return lines(path)
+    table = read(path)
+    return list(table.groups("client")) if "client" in table.columns else table.texts("name")
 
 
 def read_inputs(
     path: Path, catalogue: Catalogue | None, dimension: int | None = None, client: str | None = None
 ) -> Inputs:
-    """Inputs to predict at, all or a ``client``'s; other columns may be there and are kept."""
+    """Inputs to predict at, all or those of a ``client``; the table may have other columns."""
     table = read(path)
     if client is not None and "client" in table.columns:
         table = table.only(_rows_of(table, client))
     for column in PREDICTED:
         if column in table.columns:
-            raise InvalidData(f"{table.file}: column {column!r} is there already; leave it out, or rename it")
+            raise InvalidData(f"{table.file}: it has a column {column!r} already; leave it out, or rename it")
     return Inputs(table, _inputs(table, catalogue, dimension))
 
 
-def inputs_of(catalogue: Catalogue) -> Inputs:
-    """All items of a catalogue, as if they were a table."""
+def catalogue_inputs(catalogue: Catalogue) -> Inputs:
+    """All items of a catalogue, as a table."""
     names = list(catalogue.names)
     return Inputs(Table("the catalogue", ["name"], [[name] for name in names], list(range(1, len(names) + 1))), names)
 
 
-def read_names(path: Path) -> list[str]:
-    """A column ``name``, or the lines of a file that ends in .txt."""
-    return lines(path) if path.suffix.lower() == ".txt" else read(path).texts("name")
-
-
-def write_predictions(out: TextIO, table: Table, mean: Iterable[float], std: Iterable[float]) -> None:
-    """The table as it was read, with two columns more."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*table.columns, *PREDICTED])
-    writer.writerows([*row, f"{m:.10g}", f"{s:.10g}"] for row, m, s in zip(table.rows, mean, std))
-
-
-def predictions_to_list(table: Table, mean: Iterable[float], std: Iterable[float]) -> list[dict[str, Any]]:
-    """The same for programs."""
-    columns = [*table.columns, *PREDICTED]
-    rows = [[None if cell != cell else cell for cell in row] for row in table.rows]  # JSON has no NaN
-    return [dict(zip(columns, [*row, m, s])) for row, m, s in zip(rows, mean, std)]
-
-
-def for_clients(table: Table, rows: Iterable[tuple[str, int]]) -> Table:
-    """Rows of a table by their number, each for a client, whose column comes first."""
-    kept = [at for at, column in enumerate(table.columns) if column != "client"]
-    rows = list(rows)
-    columns = ["client", *(table.columns[at] for at in kept)]
-    cells = [[client, *(table.rows[k][at] for at in kept)] for client, k in rows]
-    return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
+def _client_column(table: Table) -> str:
+    return "client" if "client" in table.columns else "name"
 
 
 def _rows_of(table: Table, client: str | None) -> list[int]:
-    """The rows of a client; all of them where it is not said whose, and there is only one."""
-    known = table.groups("client")
-    if client is None and len(known) > 1:
+    """The rows of a client; without a name all rows, if they are of one client."""
+    clients = table.groups("client")
+    if client is None and len(clients) > 1:
         choose = "choose one, --client NAME, or all of them: send with --tokens, predict with --each"
-        raise InvalidData(f"{table.file} has {len(known)} clients, {first_few(known)}: {choose}")
-    if client is not None and client not in known:
-        raise InvalidData(f"{table.file}: no row is of client {client!r}; expected one of {first_few(known)}")
-    return next(iter(known.values())) if client is None else known[client]
+        raise InvalidData(f"{table.file} has {len(clients)} clients, {first_few(clients)}: {choose}")
+    if client is not None and client not in clients:
+        raise InvalidData(f"{table.file}: no row is of client {client!r}; expected one of {first_few(clients)}")
+    return next(iter(clients.values())) if client is None else clients[client]
 
 
 def _examples(table: Table, catalogue: Catalogue | None, dimension: int | None) -> Examples:
@@ -144,11 +138,11 @@ def _examples(table: Table, catalogue: Catalogue | None, dimension: int | None) 
 def _inputs(table: Table, catalogue: Catalogue | None, dimension: int | None) -> list[Any]:
     if catalogue is not None:
         return _names(table, catalogue)
-    columns = [column for column in table.columns if column not in NO_INPUTS]
+    columns = input_columns(table)
     if not columns or (dimension is not None and len(columns) != dimension):
-        wanted = "the inputs' columns" if dimension is None else f"as many columns as inputs have numbers, {dimension},"
+        expected = "input columns" if dimension is None else count(dimension, "input column")
         got = f"{len(columns)}: {', '.join(columns)}" if columns else "none"
-        raise InvalidData(f"{table.file}: expected {wanted} beside {', '.join(NO_INPUTS)}; got {got:.80}")
+        raise InvalidData(f"{table.file}: expected {expected} beside {', '.join(RESERVED)}, got {got:.80}")
     return [list(row) for row in zip(*(table.floats(column) for column in columns))]
 
 
@@ -165,12 +159,12 @@ def _names(table: Table, catalogue: Catalogue) -> list[str]:
 
 def _ids(table: Table, X: Sequence[Any], y: Sequence[float], noise: Sequence[float]) -> list[str]:
     """The same for the same rows, so that a table which is sent again changes nothing."""
-    before = Counter[str]()
+    repeats = Counter[str]()
     rows: dict[str, int] = {}
-    for k, (given, *content) in enumerate(zip(table.cells("id"), X, y, noise)):
+    for k, (cell, *content) in enumerate(zip(table.cells("id"), X, y, noise)):
         text = json.dumps(content)
-        id = hashlib.sha256(f"{before[text]} {text}".encode()).hexdigest()[:16] if given is None else str(given)
-        before[text] += 1
+        id = hashlib.sha256(f"{repeats[text]} {text}".encode()).hexdigest()[:16] if cell is None else str(cell)
+        repeats[text] += 1
         try:
             check_id(id)
         except InvalidData as error:
@@ -179,3 +173,38 @@ def _ids(table: Table, X: Sequence[Any], y: Sequence[float], noise: Sequence[flo
             raise table.refusal(k, "id", f"{id!r:.60} is in row {rows[id]} already; give each example its own, or none")
         rows[id] = table.numbers[k]
     return list(rows)
+
+
+# --- writing predictions ---
+
+
+def for_clients(table: Table, rows: Iterable[tuple[str, int]]) -> Table:
+    """Rows of a table by their place, each for a client, whose column comes first."""
+    places = [place for place, column in enumerate(table.columns) if column != "client"]
+    rows = list(rows)
+    columns = ["client", *(table.columns[place] for place in places)]
+    cells = [[client, *(table.rows[k][place] for place in places)] for client, k in rows]
+    return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
+
+
+def write_predictions(out: TextIO, table: Table, mean: Iterable[float], std: Iterable[float]) -> None:
+    """The table as it was read, with two more columns."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*table.columns, *PREDICTED])
+    writer.writerows([*row, f"{m:.10g}", f"{s:.10g}"] for row, m, s in zip(table.rows, mean, std))
+
+
+def predictions_to_list(
+    inputs: Inputs, table: Table, mean: Iterable[float], std: Iterable[float]
+) -> list[dict[str, Any]]:
+    """Rows of the inputs' table for programs: inputs, y and noise are numbers if the table has numbers there."""
+    columns = [*table.columns, *PREDICTED]
+    numeric = [column in {*inputs.columns, "y", "noise"} for column in table.columns]
+    rows = [[_number(cell) if number else cell for cell, number in zip(row, numeric)] for row in table.rows]
+    return [dict(zip(columns, [*row, m, s])) for row, m, s in zip(rows, mean, std)]
+
+
+def _number(cell: Any) -> Any:
+    """A cell as a number if it is one; None if it is empty or NaN, which JSON does not have."""
+    number = cell_number(cell)
+    return number if number is not None else None if cell != cell or cell == "" else cell

@@ -46,7 +46,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         found, said = header.pop("format"), header.pop("sha256")
         tensors = safetensors.numpy.load(data)
     except (struct.error, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
-        raise InvalidRelease(f"not a disclosed database: {type(error).__name__}: {error}") from None
+        raise InvalidRelease("not a disclosed database: expected a file that motet download wrote") from error
     if found != FORMAT:
         raise InvalidRelease(f"this is a disclosed database of format {found!r}, this version reads {FORMAT}")
     if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != said:

@@ -32,7 +32,7 @@ def check_examples(
 def check_example(
     study: Study, x: Any, y: Any, noise: Any = 1.0, *, where: str | None = None
 ) -> tuple[Array, float, float]:
-    """An input's row, its output and noise; an error is about ``where``."""
+    """An input's row, its output and noise; an error is about ``where``, or a part of it such as ``where.x.0``."""
     try:
         row = _row(study, x)
         low, high = study.limits.y or ANY
@@ -43,7 +43,7 @@ def check_example(
             raise InvalidNoise(f"noise must be a variance from {low:g} to {high:g}, got {brief(noise)}")
         return row, output, variance
     except MotetError as error:
-        error.where = where
+        error.where = ".".join(filter(None, (where, error.where))) or None
         raise
 
 
@@ -70,7 +70,7 @@ def _row(study: Study, x: Any) -> Array:
             raise InvalidData(f"x must be a name in the catalogue, got numbers: {brief(row.tolist())}") from None
     for column, (value, (low, high)) in enumerate(zip(row.tolist(), study.bounds or ())):
         if not low <= value <= high:
-            raise InvalidData(f"x[{column}] must be a number from {low:g} to {high:g}, got {value:g}")
+            raise InvalidData(f"expected a number from {low:g} to {high:g}, got {value:g}", where=f"x.{column}")
     return row
 
 

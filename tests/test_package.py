@@ -1,4 +1,4 @@
-"""The package as a whole: what it exports, how light it is, and the command line."""
+"""The package as a whole: what it exports, how light it is, and its errors."""
 
 from __future__ import annotations
 
@@ -37,8 +37,3 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn() -> None:
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.MotetError)]
     assert len({c.code for c in classes}) == len(classes)
     assert all(c.__name__ in (errors.__doc__ or "") for c in classes)
-
-
-def test_help_and_version() -> None:
-    assert "Examples:\n  motet demo" in run(sys.executable, "-m", "motet", "demo", "--help").stdout
-    assert run(sys.executable, "-m", "motet", "--version").stdout.strip() == f"motet {motet.__version__}"
