@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -57,7 +56,7 @@ class Service:
         self.disclosed: Disclosed | None = None
         self.new_release = asyncio.Condition()
         self._due = 0.0  # seconds since 1970
-        self._model = json.loads(study.model.to_json())
+        self._model = study.model.to_spec()
 
     # --- releases ---
 
