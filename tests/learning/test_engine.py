@@ -250,6 +250,16 @@ def test_releases_are_lazy_and_numbered() -> None:
         first.active_estimate(engine.coefficients("a"))
 
 
+def test_a_caller_may_number_releases() -> None:
+    engine = learned([("a", 0.0, 1.0, 1.0)])
+    release = engine.disclose(version=7)
+    assert release.version == 7
+    assert engine.disclose() is engine.disclose(version=7) is release
+    release.active_estimate(engine.coefficients("a", release))  # not stale
+    engine.learn("a", [0.5], 2.0)
+    assert engine.disclose().version == 8
+
+
 def test_everything_forgotten_is_the_prior() -> None:
     engine = learned([("a", 0.0, 1.0, 1.0), ("b", 1.0, 2.0, 1.0)])
     engine.forget("a")

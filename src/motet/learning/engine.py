@@ -125,9 +125,15 @@ class Engine:
 
     # --- what asks it ---
 
-    def disclose(self) -> Disclosed:
-        """The release of everything learned so far; the same object until something changes."""
-        return self._folded().release
+    def disclose(self, *, version: int | None = None) -> Disclosed:
+        """The release of everything learned so far; the same object until something changes.
+
+        ``version`` is its number, if the caller counts releases; else it is one more than the last.
+        """
+        last = self._folded()
+        if version not in (None, last.release.version):
+            last = self._last = replace(last, release=replace(last.release, version=version))
+        return last.release
 
     def information(self) -> Information:
         """The sum over all tasks: over inputs where the basis grows, else in the basis."""

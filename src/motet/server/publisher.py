@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, MotetError, UnknownTask
 from motet.learning.engine import Engine
@@ -94,7 +93,7 @@ class Publisher:
         if planned is None or mechanism is None:
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
-            data = replace(self._engine.disclose(), version=version).to_bytes()
+            data = self._engine.disclose(version=version).to_bytes()
             return NewRelease(version, self._sequence, now, data)
         with self._store.transaction() as connection:
             releases.fix_coordinates(connection, mechanism.clip.at)

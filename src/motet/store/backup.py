@@ -1,7 +1,7 @@
 """A backup of a study: one zip file with its study file, its database as it was at one moment, and its catalogue.
 
-The files lie side by side under plain names, so that a restored study needs nothing of the place where it was, and a
-manifest has the SHA-256 of each. A backup keeps what is removed or forgotten later.
+The files lie side by side under plain names, so that a restored study needs nothing of its old place. A manifest has
+the SHA-256 of each. A backup keeps what clients remove later.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from motet.study.study import Study
 
 MANIFEST = "manifest.json"
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
-VALUE = r"""(?:"[^"\n]*"|'[^'\n]*')"""
+STRING = r"""(?:"[^"\n]*"|'[^'\n]*')"""  # in TOML
 
 
-def _plain(name: str) -> str:
-    """A name that leads nowhere else."""
+def _file_name(name: str) -> str:
+    """A name without a path."""
     if name in ("", ".", "..", MANIFEST) or not name.isprintable() or set(name) & set("/\\:"):
         raise ValueError
     return name
 
 
-Name = Annotated[str, AfterValidator(_plain)]
+Name = Annotated[str, AfterValidator(_file_name)]
 
 
 class Manifest(BaseModel):
-    """``made`` is before the database was copied, ``version`` the newest that the copy knows of."""
+    """``made`` is a time before the database was copied, ``version`` the newest release that the copy knows of."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -61,11 +61,11 @@ class Manifest(BaseModel):
     files: dict[Name, str]  # SHA-256 of each
 
 
-# --- writing one ---
+# --- writing a backup ---
 
 
 def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
-    """Write a study's backup to a new file that only its owner may read; a server may go on meanwhile."""
+    """Write a study's backup to a new file that only its owner can read; a server may run meanwhile."""
     dialect, url = parse(study.store_url)
     if (database := dialect.file(url)) is None:
         raise InvalidStore(f"expected a study in a database file, got {dialect.name}: {dialect.backup_advice}")
@@ -74,11 +74,11 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
     with new_file(file) as handle, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near:
         made, copy = time.time() if now is None else now, Path(near) / database.name
         dialect.copy(url, copy)
-        version = _version(replace(study, store_url=str(url.set(database=str(copy)))))
-        names = _gathered(study, Path(near)) | {"database": database.name}
+        version = _version(replace(study, store_url=url.set(database=str(copy)).render_as_string(hide_password=False)))
+        names = _copy_files(study, Path(near)) | {"database": database.name}
         files = {name: _digest(Path(near, name)) for name in names.values()}
         if len(files) < len(names):
-            raise InvalidStudy(f"{study.path}: expected files that have names of their own, got {', '.join(files)}")
+            raise InvalidStudy(f"{study.path}: expected files with different names, got {', '.join(names.values())}")
         manifest = Manifest(study=study.path.name, database=database.name, made=made, version=version, files=files)
         with zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             for name in files:
@@ -89,7 +89,7 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that was not there, for its owner alone; where writing fails nothing of it is left."""
+    """A file that did not exist, for its owner alone; removed if writing fails."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
             try:
@@ -113,33 +113,34 @@ def _version(study: Study) -> int:
         return last_version(connection)
 
 
-def _gathered(study: Study, folder: Path) -> dict[str, str]:
-    """Copy study file and catalogue to a folder, where the one names the other and the database as lying beside it."""
+def _copy_files(study: Study, folder: Path) -> dict[str, str]:
+    """Copy study file and catalogue to a folder; the copied study file expects catalogue and database beside it."""
     text = study.path.read_text(encoding="utf-8-sig")
-    said, names = tomllib.loads(text), {"study": study.path.name}
-    if (catalogue := said["inputs"].get("catalogue")) is not None:
+    file, names = tomllib.loads(text), {"study": study.path.name}
+    if (catalogue := file["inputs"].get("catalogue")) is not None:
         names["catalogue"] = Path(catalogue).name
         shutil.copyfile(study.path.parent / catalogue, folder / names["catalogue"])
-        text = _beside(text, "inputs", "catalogue", names["catalogue"])
-    if (given := said.get("store", {}).get("url")) is not None:
-        url = make_url(given)
-        text = _beside(text, "store", "url", str(url.set(database=Path(str(url.database)).name)))
+        text = _with_value(text, "inputs", "catalogue", names["catalogue"])
+    if (store_url := file.get("store", {}).get("url")) is not None:
+        url = make_url(store_url)
+        beside = url.set(database=Path(str(url.database)).name)
+        text = _with_value(text, "store", "url", beside.render_as_string(hide_password=False))
     (folder / study.path.name).write_text(text, encoding="utf-8")
     return names
 
 
-def _beside(text: str, section: str, key: str, value: str) -> str:
+def _with_value(text: str, section: str, key: str, value: str) -> str:
     """A study file's text with another value of a key, and nothing else changed."""
-    wanted = tomllib.loads(text)
-    if wanted[section][key] == value:
+    file = tomllib.loads(text)
+    if file[section][key] == value:
         return text
-    wanted[section][key] = value
-    line = re.compile(rf"(^\s*\[{section}\].*?^\s*{key}\s*=\s*){VALUE}", re.MULTILINE | re.DOTALL)
-    changed = line.sub(lambda found: found[1] + json.dumps(value, ensure_ascii=False), text, count=1)
+    file[section][key] = value
+    line = re.compile(rf"(^\s*\[{section}\].*?^\s*{key}\s*=\s*){STRING}", re.MULTILINE | re.DOTALL)
+    changed = line.sub(lambda match: match[1] + json.dumps(value, ensure_ascii=False), text, count=1)
     with suppress(tomllib.TOMLDecodeError):
-        if tomllib.loads(changed) == wanted:
+        if tomllib.loads(changed) == file:
             return changed
-    raise InvalidStudy(f'{section}.{key}: expected a line {key} = "…" below [{section}], got none: write it so')
+    raise InvalidStudy(f'{section}.{key}: expected a line {key} = "…" below [{section}], got none: write it that way')
 
 
 def _digest(path: Path) -> str:
@@ -147,7 +148,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# --- reading one ---
+# --- reading a backup ---
 
 
 def extract(file: Path, folder: Path) -> Manifest:
@@ -160,22 +161,24 @@ def extract(file: Path, folder: Path) -> Manifest:
                 with archive.open(name) as source, new_file(folder / name) as target:
                     shutil.copyfileobj(source, target)
                 if _digest(folder / name) != digest:
-                    raise zipfile.BadZipFile(f"another {name} than was written")
+                    raise zipfile.BadZipFile(f"a {name} that was changed")
     except OSError as error:
         raise InvalidStore(f"cannot read {file}: {error.strerror}; expected a backup that motet made") from None
     except (*BROKEN, KeyError) as error:
-        raise InvalidStore(f"{file}: expected a backup that motet made, got {_why(error)}; take another one") from None
+        raise InvalidStore(
+            f"{file}: expected a backup that motet made, got {_reason(error)}; take another one"
+        ) from None
     return manifest
 
 
 def _check_names(manifest: Manifest, names: list[str]) -> None:
-    """The archive has what the manifest says, each once."""
-    named = {manifest.study, manifest.database} <= manifest.files.keys()
-    if not named or sorted(names) != sorted([MANIFEST, *manifest.files]):
-        raise zipfile.BadZipFile("other files than its manifest names")
+    """The archive has the files of the manifest, each once."""
+    complete = {manifest.study, manifest.database} <= manifest.files.keys()
+    if not complete or sorted(names) != sorted([MANIFEST, *manifest.files]):
+        raise zipfile.BadZipFile("other files than its manifest lists")
 
 
-def _why(error: Any) -> str:
+def _reason(error: Any) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         return f"a manifest that cannot be read, at {'.'.join(map(str, first['loc'])) or 'its beginning'}"
