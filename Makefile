@@ -21,7 +21,7 @@ demo: .venv/.demo
 	@if [ -t 0 ]; then set -m; fi; $(BIN)/motet demo $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -1,9 +1,16 @@
-"""In CI nothing may be skipped: whatever CI can run, it runs."""
+"""What holds for all tests: what may be skipped, what is quick, and in which order they run.
+
+``quick`` tests are those of the ``QUICK`` rooms that are not marked ``slow``: they run in this process alone, without
+sockets, and all together in less than a minute. In CI nothing may be skipped: whatever CI can run, it runs.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,6 +20,64 @@ os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, be
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+HERE = Path(__file__).parent
+QUICK = (
+    "test_arrays.py",
+    "test_kernels.py",
+    "test_linalg.py",
+    "client",
+    "learning",
+    "model",
+    "privacy",
+    "release",
+    "store",
+    "study",
+)
+LONG = ("test_wheel.py", "music", "scenarios/test_kills.py", "test_docs.py", "privacy/test_private_under_attack.py")
+OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if _is_in(item, QUICK) and item.get_closest_marker("slow") is None:
+        item.add_marker("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest first and quick ones last, so that workers end together."""
+    items.sort(key=lambda item: (not _is_in(item, LONG), _is_in(item, QUICK)))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a clock."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def _is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
+    return any(item.path.is_relative_to(HERE / place) for place in places)
+
+
+# --- quick tests stay in this process ---
+
+_quick: list[str] = []  # the one that runs now
+
+
+def _refuse_outside(event: str, _: Any) -> None:
+    if _quick and event in OUTSIDE:
+        raise AssertionError(f"{_quick[0]} is quick, but does {event}: mark it slow")
+
+
+sys.addaudithook(_refuse_outside)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    if item.get_closest_marker("quick") is not None:
+        _quick.append(item.nodeid)
+    try:
+        yield
+    finally:
+        _quick.clear()
 
 
 @pytest.hookimpl(wrapper=True)

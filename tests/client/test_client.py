@@ -202,6 +202,7 @@ def test_half_a_passive_estimate_is_not_an_active_one(given: dict[str, Any]) -> 
 # --- over a socket ---
 
 
+@pytest.mark.slow
 def test_a_passive_client_sends_nothing_but_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MOTET_TOKEN", raising=False)
     release = learned().disclose()
@@ -239,6 +240,7 @@ def test_a_passive_client_sends_nothing_but_gets(monkeypatch: pytest.MonkeyPatch
     assert seen == [("GET", "/v1/disclosed", None, None)] * 2
 
 
+@pytest.mark.slow
 def test_the_client_needs_nothing_of_the_server() -> None:
     theirs = {"motet.server", "motet.store", "sqlalchemy", "fastapi", "uvicorn"}
     code = f"import motet.client.client, sys; print(sorted({theirs} & set(sys.modules)))"

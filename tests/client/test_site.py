@@ -59,6 +59,7 @@ def test_a_refused_example_is_named_by_its_row(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_error_names_whose_row_it_is_and_what_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     rows = "".join(f"e{k:03},{k},1,ann\nf{k:03},{k},1,bob\n" for k in range(40))

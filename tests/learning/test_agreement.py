@@ -57,6 +57,7 @@ def test_all_ways_agree(name: str, alpha: float, lam: float, bias: str) -> None:
     np.testing.assert_allclose(offline.disclose().average(X), direct(p, X, None), rtol=0, atol=close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "lam"), [(0.07, 3e-4), (0.5, 1e-6), (1.0, 1e-3)])
 def test_smooth_kernel_on_489_unit_vectors(alpha: float, lam: float) -> None:
     p = problem(CASES["smooth"], seed=1, alpha=alpha, lam=lam, bias="none", rows=900, tasks=180)

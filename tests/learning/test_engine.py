@@ -90,6 +90,7 @@ def test_forgotten_is_never_seen(basis: str, rows: list[Triple]) -> None:
     assert rows[0][0] not in engine.tasks
 
 
+@pytest.mark.slow
 def test_after_twenty_thousand_operations_nothing_has_drifted() -> None:
     rng = np.random.default_rng(7)
     model = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=1e-3, sigma2=1.0)

@@ -70,6 +70,7 @@ def told(found: Reconstruction) -> dict[str, float]:
     return dict(zip(ARTISTS.name_rows(found.inputs), found.outputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", ["none", "constant", "linear"])
 @pytest.mark.parametrize("basis", BASES)
 def test_one_victim_among_three_thousand(basis: str, bias: str) -> None:
@@ -301,6 +302,7 @@ def small_model(basis: Any) -> Model:
     return Model(music.COMMON, INDIVIDUAL, 0.07, 3e-4, basis=basis, catalogue=small_catalogue())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", TRIALS)
 def test_attacks_are_far_better_than_guessing(attack: str, trials: Trials) -> None:
     score = TRIALS[attack](trials)
@@ -308,6 +310,7 @@ def test_attacks_are_far_better_than_guessing(attack: str, trials: Trials) -> No
     assert score.p_value < 1e-20
 
 
+@pytest.mark.slow
 def test_guessing_is_no_better_than_guessing() -> None:
     """The count itself is fair: releases that say nothing give hits at the rate of chance."""
     rng = np.random.default_rng(5)

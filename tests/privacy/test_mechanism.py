@@ -62,6 +62,7 @@ def marks() -> list[list[float]]:
     return [at.mark.tolist() for at in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["Prescott", "Sandybridge", "Haswell"])
 def test_coordinates_are_those_of_every_machine(processor: str) -> None:
     """Noisy sums outlive the machine that made them; OpenBLAS computes otherwise on another processor."""
@@ -330,6 +331,7 @@ def p_values(noise: Noisy, ledger: Ledger, releases: int) -> list[float]:
 ONE, TEN = Ledger(epsilon=1.0), Ledger(epsilon=3.0, releases=10)
 
 
+@pytest.mark.slow
 def test_membership_shifts_no_more_than_promised() -> None:
     assert not tells_members_apart(opendp_noise, ONE)
 
@@ -401,6 +403,7 @@ def test_active_and_passive_clients_agree_and_the_file_says_private(name: str, t
     np.testing.assert_allclose(active, passive, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_bands_widen_as_epsilon_falls() -> None:
     engine = study("eigen", 200)
     widths = []

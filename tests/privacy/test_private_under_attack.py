@@ -29,6 +29,7 @@ from tests.privacy.victims import (
     small_catalogue,
 )
 
+pytestmark = pytest.mark.slow
 VICTIMS, LISTENERS = 120, 20
 NAMES = small_catalogue().names[::4]
 CATALOGUE = Catalogue(NAMES, small_catalogue().vectors[::4])  # few enough that the basis loses nothing

@@ -297,6 +297,7 @@ def test_restored_twice(tmp_path: Path) -> None:
 # --- beside a server ---
 
 
+@pytest.mark.slow
 def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None:
     """What was acknowledged before a backup began is in it; verification and backups disturb nobody."""
     body = CURVES + '[limits]\nexamples_per_client = 20000\n[release]\npolicy = "exact"\nevery = "1s"\n'
