@@ -16,7 +16,7 @@ from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
 from motet.music.simulation import artists, simulate
-from motet.privacy.mechanism import Ledger, Mechanism, release
+from motet.privacy import Ledger, Mechanism, release
 
 COMMON, INDIVIDUAL = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)  # the article's music study
 ALPHA, LAM = 0.0714, 3.16e-4

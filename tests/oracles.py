@@ -195,8 +195,8 @@ def _grown(A: Array, beta: float) -> Array:
 
 def private_vector(clip: Any, X: Array, y: Array, noise: Array) -> Array:
     """A client's vector (svec(Λʲ)/C_Λ, ηʲ/C_η), shortened to norm 1; repeats enter as rows of their own."""
-    model, basis = clip.at.model, clip.at.basis
-    F = basis.columns(X) @ clip.at.T
+    model, basis = clip.coordinates.model, clip.coordinates.basis
+    F = basis.columns(X) @ clip.coordinates.T
     R = np.linalg.inv(private_own(model, basis, X, X) + model.lam * np.diag(noise))
     Lambda, eta = F.T @ R @ F, F.T @ R @ y
     k = len(eta)

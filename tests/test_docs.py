@@ -14,7 +14,7 @@ from benchmarks import sizes
 from typer.testing import CliRunner
 
 from motet.cli.app import COMMANDS, app
-from motet.privacy.mechanism import Ledger
+from motet.privacy.ledger import Ledger
 from motet.server.app import ROUTES
 from motet.server.metrics import Metrics
 from motet.store.releases import pin

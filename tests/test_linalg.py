@@ -55,6 +55,8 @@ def test_the_half_vector_is_an_isometry_and_comes_back(shape: tuple[int, ...]) -
     np.testing.assert_allclose((svec(S) * svec(T)).sum(axis=-1), np.trace(S @ T, axis1=-2, axis2=-1), atol=1e-12)
     np.testing.assert_allclose(smat(svec(S)), S, rtol=1e-15)
     np.testing.assert_array_equal(smat(svec(S)), smat(svec(S)).swapaxes(-1, -2))
+    np.testing.assert_allclose(3 * svec(S, unit=3.0), svec(S), rtol=1e-15)
+    np.testing.assert_allclose(smat(svec(S, unit=3.0), unit=3.0), S, rtol=1e-15)
 
 
 @pytest.mark.parametrize("values", [[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 1e-20], [0.0]])

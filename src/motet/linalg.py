@@ -119,21 +119,21 @@ def mirror_lower(a: Array) -> Array:
 # --- symmetric matrices as vectors ---
 
 
-def svec(S: Array) -> Array:
+def svec(S: Array, unit: float = 1.0) -> Array:
     """The upper triangle of a symmetric (k, k) matrix, row by row, off-diagonals times √2; S may be a stack.
 
-    The map is isometric: svec(S)ᵀsvec(T) = tr(ST), so the norm of svec(S) is the Frobenius norm of S.
+    The map is isometric: svec(S)ᵀsvec(T) = tr(ST), so the norm of svec(S) is the Frobenius norm of S, in this unit.
     """
     k = S.shape[-1]
     index, weight, _ = _upper(k)
-    return np.asarray(S.reshape(*S.shape[:-2], k * k).take(index, axis=-1) * weight)
+    return np.asarray(S.reshape(*S.shape[:-2], k * k).take(index, axis=-1) * (weight / unit))
 
 
-def smat(v: Array) -> Array:
-    """The symmetric matrix S with svec(S) = v; v may be a stack of rows."""
+def smat(v: Array, unit: float = 1.0) -> Array:
+    """The symmetric matrix S with svec(S, unit) = v; v may be a stack of rows."""
     k = (int(np.sqrt(8 * v.shape[-1] + 1)) - 1) // 2
     _, weight, place = _upper(k)
-    return np.asarray((v / weight).take(place, axis=-1).reshape(*v.shape[:-1], k, k))
+    return np.asarray((v / (weight / unit)).take(place, axis=-1).reshape(*v.shape[:-1], k, k))
 
 
 @lru_cache(maxsize=8)

@@ -220,7 +220,7 @@ def test_a_passive_client_sends_nothing_but_gets(monkeypatch: pytest.MonkeyPatch
             self.end_headers()
             self.wfile.write(data)
 
-        do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815
+        do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
 
         def log_message(self, *_: Any) -> None:
             """Tests are quiet."""

@@ -28,7 +28,7 @@ from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Matern
 from motet.music import simulation as music
 from motet.privacy.attacks import membership_test
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.denoise import combined, shaped
+from motet.privacy.denoise import combine_releases, estimate_Lambda
 from motet.privacy.ledger import UNIT, Ledger, Whole, epsilon_of, opendp_noise
 from motet.privacy.mechanism import Mechanism, best_rank, release
 from tests.oracles import private_estimate, private_vector
@@ -58,8 +58,8 @@ def marks() -> list[list[float]]:
     square = [
         Model(RBF(0.7), RBF(1.0), 0.5, 0.1, "constant", basis, 1.0) for basis in (Eigen(SQUARE, 9), Landmarks(SQUARE))
     ]
-    found = [mechanism(name).clip.at for name in MODELS] + [Coordinates.of(model) for model in square]
-    return [at.mark.tolist() for at in found]
+    found = [mechanism(name).clip.coordinates for name in MODELS] + [Coordinates.of(model) for model in square]
+    return [at.fingerprint.tolist() for at in found]
 
 
 @pytest.mark.slow
@@ -188,9 +188,9 @@ def test_a_solve_that_fails_is_nobody_elses_loss(size: int) -> None:
     clip, rng = Mechanism(model, examples=4).clip, np.random.default_rng(4)
     engine = Engine(model)
     for client in range(70):
-        engine.learn_many([client] * size, clip.at.points[rng.permutation(40)[:size]], rng.normal(size=size))
+        engine.learn_many([client] * size, clip.coordinates.points[rng.permutation(40)[:size]], rng.normal(size=size))
     before = clip.total(engine)
-    engine.learn_many(["singular"] * size, clip.at.points[:size], rng.normal(size=size), np.full(size, 1e-140))
+    engine.learn_many(["singular"] * size, clip.coordinates.points[:size], rng.normal(size=size), np.full(size, 1e-140))
     singular = engine._examples.of_task("singular")
     assert before.any()
     assert np.array_equal(clip.total(engine), before + clip.vector(*singular))
@@ -318,8 +318,8 @@ def tells_members_apart(noise: Noisy, ledger: Ledger) -> bool:
 def p_values(noise: Noisy, ledger: Ledger, releases: int) -> list[float]:
     """χ² of the noise of each release by block, and of its sum over composed releases, against the promised scale."""
     found, total, _ = small()
-    a, b = np.triu_indices(len(found.clip.shape))
-    blocks = [np.flatnonzero(a == b), np.flatnonzero(a != b), len(a) + np.arange(len(found.clip.shape))]
+    a, b = np.triu_indices(len(found.clip.mean_Lambda))
+    blocks = [np.flatnonzero(a == b), np.flatnonzero(a != b), len(a) + np.arange(len(found.clip.mean_Lambda))]
     scale = promised(ledger.epsilon, ledger.delta, releases)
     runs = 400
     z = np.array([many(noise, total, ledger.scale * UNIT, runs) - total / UNIT for _ in range(releases)]) / scale
@@ -382,7 +382,7 @@ def test_without_noise_and_clip_a_client_gets_the_posterior_of_its_model(name: s
     found, engine, rng = mechanism(name), study(name, 40), np.random.default_rng(8)
     wide = Mechanism(MODELS[name], examples=4, points=POINTS.get(name))
     wide.clip = replace(found.clip, C_Lambda=300 * found.clip.C_Lambda, C_eta=300 * found.clip.C_eta)
-    made = wide.disclosed([wide.clip.total(engine)], scale=1e-9)
+    made = wide.disclose([wide.clip.total(engine)], scale=1e-9)
     X, y, at = rows_of(name, rng, 4), rng.normal(size=4), rows_of(name, rng, 9)
     mean, std = made.estimate(X, y).predict(at, return_std=True)
     expected = private_estimate(made, [engine._examples.of_task(t) for t in engine.tasks], (X, y, np.ones(4)), at)
@@ -420,7 +420,7 @@ def test_bands_widen_as_epsilon_falls() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_an_empty_study_is_released_as_its_prior(name: str) -> None:
     made = release(Engine(MODELS[name]), mechanism(name), Ledger(epsilon=1.0))
-    mean, std = made.disclosed.average(mechanism(name).clip.at.points, return_std=True)
+    mean, std = made.disclosed.average(mechanism(name).clip.coordinates.points, return_std=True)
     assert np.abs(mean).max() < 5 * std.max()
 
 
@@ -446,7 +446,7 @@ def test_engine_and_mechanism_are_of_one_study() -> None:
     with pytest.raises(InvalidData, match="C_eta"):
         Mechanism(MODELS["eigen"], examples=5, C_eta=float("nan"))
     with pytest.raises(InvalidData, match="scale"):
-        mechanism("eigen").disclosed([np.zeros(mechanism("eigen").clip.size, dtype=np.int64)], scale=-1.0)
+        mechanism("eigen").disclose([np.zeros(mechanism("eigen").clip.size, dtype=np.int64)], scale=-1.0)
 
 
 def test_the_noisy_matrix_tells_how_many_clients_there_are() -> None:
@@ -455,7 +455,9 @@ def test_the_noisy_matrix_tells_how_many_clients_there_are() -> None:
     engine.learn_many(listeners.user, music.artists().rows[listeners.artist], listeners.rating)
     clip = Mechanism(engine.model, examples=5).clip
     noisy = opendp_noise(clip.total(engine), 4 * UNIT) / UNIT
-    assert shaped(clip.unpacked(noisy)[0], clip.shape, 4 * clip.C_Lambda).clients == pytest.approx(2000, rel=0.05)
+    assert estimate_Lambda(clip.to_sums(noisy)[0], clip.mean_Lambda, 4 * clip.C_Lambda).clients == pytest.approx(
+        2000, rel=0.05
+    )
 
 
 def test_the_best_rank_grows_with_clients() -> None:
@@ -473,10 +475,10 @@ def test_releases_combine_by_their_precision() -> None:
     steps = [n * mean + np.sqrt(spread * n) * rng.normal(size=2000) for n in np.diff(m, prepend=0)]
     truth = np.cumsum(steps, axis=0)
     noisy = [t + scale * rng.normal(size=2000) for t in truth]
-    together, effective = combined(noisy, m.tolist(), scale, spread)
+    together, effective = combine_releases(noisy, m.tolist(), scale, spread)
     assert effective < scale
     assert np.std(together - truth[-1]) < np.std(noisy[-1] - truth[-1])
-    alone, same = combined(noisy[-1:], m[-1:].tolist(), scale, spread)
+    alone, same = combine_releases(noisy[-1:], m[-1:].tolist(), scale, spread)
     np.testing.assert_allclose(alone, noisy[-1])
     assert same == pytest.approx(scale)
 

@@ -58,7 +58,7 @@ def private(releases: int, known: Releases, *, sums: bool, noise: Noise = opendp
         if not sums:
             return made.disclosed
         clip = mechanism().clip
-        Lambda, eta = clip.at.published(*clip.unpacked(made.noisy / UNIT))
+        Lambda, eta = clip.coordinates.to_basis(*clip.to_sums(made.noisy / UNIT))
         return replace(made.disclosed, Lambda=Lambda, eta=eta)
 
     return next_one

@@ -129,7 +129,7 @@ def test_the_design_s_example(tmp_path: Path) -> None:
     mechanism = study.mechanism()
     assert isinstance(mechanism, Mechanism)
     assert study.mechanism() is mechanism
-    assert len(mechanism.clip.at.points) == 489
+    assert len(mechanism.clip.coordinates.points) == 489
     row, y, noise = check_example(study, "The Beatles", 3)
     np.testing.assert_array_equal(row, study.model.catalogue.rows[0])
     assert (y, noise) == (3.0, 1.0)
@@ -284,7 +284,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("inputs.bounds", {"dimension": "bounds = [2, 1]\ndimension"}, "for each, got [2, 1]"),
     ("inputs.bounds", {"dimension": "bounds = [[0, 1], [0, 1]]\ndimension"}, "or 1 (inputs.dimension), got 2"),
     ("inputs.catalogue", {"dimension = 1": 'catalogue = "no.csv"', "grid": "# "}, "cannot read "),
-    ("basis.kind", {'"landmarks"': '"growing"', "grid": "# "}, "a growing basis shows which inputs came"),
+    ("basis.kind", {'"landmarks"': '"growing"', "grid": "# "}, "a growing one shows which inputs were sent"),
     ("basis.kind", {'"landmarks"': '"features"', "grid": "# "}, "Features needs a linear common kernel"),
     (
         "basis.kind",

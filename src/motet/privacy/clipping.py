@@ -1,8 +1,8 @@
-"""What one client adds to a private release: its information as whole numbers of bounded norm.
+"""What one client adds to a private sum: its information as a vector of integers of bounded norm (formula 3).
 
-C_Λ and C_η come from the norms of clients simulated from the model's own prior. A client's vector depends on that
-client alone, to the last digit, and sums of whole numbers are exact: neither the order of clients nor one that left
-shows in them.
+The formulas are those of docs/privacy.md. The bounds C_Λ and C_η come from clients simulated from the model's prior.
+A client's vector depends on that client alone, to the last digit, and sums of integers are exact: neither the order of
+clients nor a client that left shows in them.
 """
 
 from __future__ import annotations
@@ -16,156 +16,189 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match
+from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
-from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores
+from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
 from motet.model.tasks import FoldedTasks, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Whole
 
-BLOCK = 64  # clients taken at once, always as many, so that nobody's digits depend on the others
-LARGEST = 2000  # examples of a client; one with more adds nothing
-ROOM = 1 - 2.0**-40  # for the rounding of norms
+CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on the others
+MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing
+ROUNDING_MARGIN = 1 - 2.0**-40  # so that rounding never makes a norm larger than 1
+SIMULATED_CLIENTS, MIN_SIMULATED_CLIENTS = 1500, 100
+MAX_SIMULATED_NUMBERS = 2**24  # in memory at once; fewer clients are simulated if they have many examples
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedClients:
+    """Clients drawn from the prior: F (m, ℓ, k), R (m, ℓ, ℓ) and y (m, ℓ)."""
+
+    F: Array
+    R: Array
+    y: Array
+
+    @classmethod
+    def draw(cls, coordinates: Coordinates, examples: int, seed: int) -> SimulatedClients:
+        """Formula 3, the simulation: inputs uniform on the public points, outputs from the model."""
+        rng, model, prior_variance = np.random.default_rng(seed), coordinates.model, coordinates.prior_variance
+        room = MAX_SIMULATED_NUMBERS // (examples * (examples + len(prior_variance)))
+        clients = max(MIN_SIMULATED_CLIENTS, min(SIMULATED_CLIENTS, room))
+        h = np.argsort(rng.random((clients, len(coordinates.points))), axis=1)[:, :examples]
+        shift = coordinates.shift(model.individual)
+        V = shift.covariance(blocks(shift.gram(coordinates.points), h), np.ones(h.shape))
+        F = coordinates.F[h]
+        try:
+            L = np.linalg.cholesky(V + (F * prior_variance) @ F.swapaxes(1, 2))
+        except np.linalg.LinAlgError:
+            raise NotPositiveDefinite(
+                f"{model.individual} is not positive definite on the public points: check its numbers, or raise lam"
+            ) from None
+        y = np.sqrt(coordinates.sigma2) * (L @ rng.normal(size=(*h.shape, 1)))[:, :, 0]
+        return cls(F, np.linalg.inv(V), y)
+
+    def norms(self) -> tuple[Array, Array]:
+        """Formula 3: ‖Λʲ‖ = tr(RʲKRʲK)^½ and ‖ηʲ‖ = ((Rʲyʲ)ᵀK(Rʲyʲ))^½ with K = FⱼFⱼᵀ, without a k × k matrix."""
+        K, Ry = self.F @ self.F.swapaxes(1, 2), self.R @ self.y[:, :, None]
+        RK = self.R @ K
+        return np.sqrt(np.einsum("mij,mji->m", RK, RK)), np.sqrt((Ry * (K @ Ry)).sum(axis=(1, 2)))
+
+    def mean_Lambda(self, factor: Array) -> Array:
+        """The mean of Λʲ = FⱼᵀRʲFⱼ, each times its ``factor``."""
+        m, examples, k = self.F.shape
+        RF = factor[:, None, None] * (self.R @ self.F)
+        return np.asarray(self.F.reshape(m * examples, k).T @ RF.reshape(m * examples, k) / m)
 
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """Bounds of clients' vectors, and what clients of the prior look like under them."""
+    """The bounds of clients' vectors, and the mean and variance of simulated clients under them."""
 
-    at: Coordinates
+    coordinates: Coordinates
     C_Lambda: float
     C_eta: float
-    shape: Array  # L₀: the mean clipped Λ of simulated clients
-    spread: float  # variance of one number of the vector between clients
+    mean_Lambda: Array  # L₀ of formula 4: the mean clipped Λ
+    client_variance: float  # v of formula 6: of one number of the vector, between clients
 
     @classmethod
-    def of(cls, at: Coordinates, examples: int, *, seed: int = 0, C_eta: float | None = None) -> Clip:
-        """Bounds from simulated clients with so many examples, half of whom are clipped; ``C_eta`` too unless given."""
-        F, R, y = at.simulated(examples, seed)
-        K, Ry = F @ F.swapaxes(1, 2), R @ y[:, :, None]
-        RK = R @ K
-        Lambda = np.sqrt(np.einsum("mij,mji->m", RK, RK))
-        eta = np.sqrt((Ry * (K @ Ry)).sum(axis=(1, 2)))
-        C = np.array([np.median(Lambda), np.median(eta)])
-        C *= np.median(np.hypot(Lambda / C[0], eta / C[1]))
-        C[1] = C[1] if C_eta is None else C_eta
-        length = np.hypot(Lambda / C[0], eta / C[1])
-        c = 1 / np.maximum(1.0, length)
-        rows = F.shape[0] * F.shape[1]
-        shape = F.reshape(rows, -1).T @ (c[:, None, None] * (R @ F)).reshape(rows, -1) / len(F)
-        k = len(shape)
-        spread = (np.mean((c * length) ** 2) - (shape**2).sum() / C[0] ** 2) / (k * (k + 3) / 2)
-        return cls(at, float(C[0]), float(C[1]), (shape + shape.T) / 2, float(max(spread, 0.0)))
+    def of(cls, coordinates: Coordinates, examples: int, *, seed: int = 0, C_eta: float | None = None) -> Clip:
+        """Formula 3, the bounds: half of the simulated clients, with this many examples each, are clipped."""
+        clients = SimulatedClients.draw(coordinates, examples, seed)
+        Lambda, eta = clients.norms()
+        C_Lambda, median_eta = np.median(Lambda), np.median(eta)
+        median_norm = np.median(np.hypot(Lambda / C_Lambda, eta / median_eta))
+        C_Lambda = C_Lambda * median_norm
+        C_eta = median_eta * median_norm if C_eta is None else C_eta
+        norm = np.hypot(Lambda / C_Lambda, eta / C_eta)
+        c = 1 / np.maximum(1.0, norm)
+        L0 = clients.mean_Lambda(c)
+        k = len(L0)
+        variance = (np.mean((c * norm) ** 2) - (L0**2).sum() / C_Lambda**2) / (k * (k + 3) / 2)
+        return cls(coordinates, float(C_Lambda), float(C_eta), (L0 + L0.T) / 2, float(max(variance, 0.0)))
 
     @property
     def size(self) -> int:
-        """How many numbers a client's vector has."""
-        k = len(self.shape)
+        """Length of a client's vector."""
+        k = len(self.mean_Lambda)
         return k * (k + 3) // 2
 
-    # --- a client's vector ---
+    # --- sums of clients ---
 
     def total(self, engine: Engine, without: Collection[Hashable] = ()) -> Whole:
-        """The exact sum of all clients' vectors, but for some."""
+        """The exact sum of the vectors of all clients, except for some."""
         total = np.zeros(self.size, dtype=np.int64)
-        with np.errstate(all="ignore"):  # what is not finite adds nothing
-            for kernel, folded, X in engine.folded(without):
-                total += self._sum(kernel, folded, X)
+        with np.errstate(all="ignore"):  # numbers that are not finite add nothing
+            for kernel, tasks, X in engine.folded(without):
+                total += self._sum(kernel, tasks, X)
         return total
 
     def vector(self, X: Array, y: Array, noise: Array, kernel: Kernel | None = None) -> Whole:
-        """One client's vector, zero where it cannot be computed."""
+        """One client's vector, zero if it cannot be computed."""
         input, first = match(X, {})
         with np.errstate(all="ignore"):
-            folded = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
-            model = self.at.model
-            return self._sum(model.individual if kernel is None else model.adapt(kernel), folded, X[first])
+            task = fold(np.zeros(len(X), dtype=np.intp), input, y, noise)
+            model = self.coordinates.model
+            return self._sum(model.individual if kernel is None else model.adapt(kernel), task, X[first])
 
-    def _sum(self, kernel: Kernel, folded: FoldedTasks, X: Array) -> Whole:
-        """Clients whose inputs are all public points together, by size; each other one alone."""
-        place = np.array([self._places.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[folded.input]
-        sizes = np.diff(folded.start)
-        known = np.minimum.reduceat(place, folded.start[:-1]) >= 0 if len(sizes) else sizes > 0
-        total = np.zeros(self.size, dtype=np.int64)
-        for size in np.unique(sizes[known & (sizes <= LARGEST)]):
-            at = folded.start[:-1][known & (sizes == size), None] + np.arange(size)
-            at = np.take_along_axis(at, np.argsort(place[at], axis=1), axis=1)  # whatever their order was
-            total += self._sum_of_stack(kernel, place[at], folded.y[at], folded.noise[at])
-        for begin, end in zip(folded.start[:-1][~known], folded.start[1:][~known]):
-            if end - begin <= LARGEST:
-                at = begin + np.lexsort(X[folded.input[begin:end]].T)
-                total += self._alone(Task(X[folded.input[at]], folded.y[at], folded.noise[at]), kernel)
+    def _sum(self, kernel: Kernel, tasks: FoldedTasks, X: Array) -> Whole:
+        """Clients with public points as their only inputs are summed by size, every other client alone.
+
+        Each client's examples are sorted first, so that their order of arrival does not matter.
+        """
+        point = np.array([self._point_numbers.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[tasks.input]
+        sizes, total = np.diff(tasks.start), np.zeros(self.size, dtype=np.int64)
+        on_points = np.minimum.reduceat(point, tasks.start[:-1]) >= 0 if len(sizes) else sizes > 0
+        for size in np.unique(sizes[on_points & (sizes <= MAX_INPUTS_PER_CLIENT)]):
+            rows = tasks.start[:-1][on_points & (sizes == size), None] + np.arange(size)
+            rows = np.take_along_axis(rows, np.argsort(point[rows], axis=1), axis=1)
+            total += self._sum_on_points(kernel, point[rows], tasks.y[rows], tasks.noise[rows])
+        for begin, end in zip(tasks.start[:-1][~on_points], tasks.start[1:][~on_points]):
+            if end - begin <= MAX_INPUTS_PER_CLIENT:
+                rows = begin + np.lexsort(X[tasks.input[begin:end]].T)
+                total += self._vector(kernel, Task(X[tasks.input[rows]], tasks.y[rows], tasks.noise[rows]))
         return total
 
-    def _alone(self, task: Task, kernel: Kernel) -> Whole:
-        V = task.covariance(self.at.shift(kernel))
-        F = np.concatenate([self.at.columns(x[None]) for x in task.X])
-        return self._whole(F[None], V[None], task.y[None])[0]
+    def _vector(self, kernel: Kernel, task: Task) -> Whole:
+        V = task.covariance(self.coordinates.shift(kernel))
+        F = np.concatenate([self.coordinates.columns(x[None]) for x in task.X])  # one by one: the same digits always
+        return self.to_integers(F[None], V[None], task.y[None])[0]
 
-    @cached_property
-    def _places(self) -> dict[bytes, int]:
-        return {row: number for number, row in enumerate(as_bytes(self.at.points))}
-
-    def _over_points(self, kernel: Kernel) -> Array:
-        return self._own if kernel is self.at.model.individual else self.at.shift(kernel).gram(self.at.points)
-
-    @cached_property
-    def _own(self) -> Array:
-        return self.at.shift(self.at.model.individual).gram(self.at.points)
-
-    def _sum_of_stack(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Whole:
+    def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Whole:
+        """The sum of clients of one size, whose inputs are the public points with numbers ``h`` (m, ℓ)."""
         m, size = h.shape
-        shift, K = self.at.shift(kernel), self._over_points(kernel)
-        block = BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
+        shift, K = self.coordinates.shift(kernel), self._gram_of_points(kernel)
+        block = CLIENTS_PER_BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
         h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
         total, lock = np.zeros(self.size, dtype=np.int64), Lock()
 
-        def work(part: slice) -> None:
+        def add(part: slice) -> None:
             V = shift.covariance(blocks(K, h[part]), noise[part])
-            found = self._whole(self.at.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
+            block_sum = self.to_integers(self.coordinates.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
             with lock:
-                total[:] += found
+                total[:] += block_sum
 
-        on_all_cores(work, len(h), block)
+        on_all_cores(add, len(h), block)
         return total
 
-    def _whole(self, F: Array, V: Array, y: Array) -> Whole:
-        """v = (svec(Λʲ)/C_Λ, ηʲ/C_η), shortened to norm 1 where longer, times 2²⁰, truncated; a row for each client."""
-        with np.errstate(all="ignore"):  # what is not finite adds nothing; threads have a state of their own
+    @cached_property
+    def _point_numbers(self) -> dict[bytes, int]:
+        return {row: number for number, row in enumerate(as_bytes(self.coordinates.points))}
+
+    def _gram_of_points(self, kernel: Kernel) -> Array:
+        if kernel is self.coordinates.model.individual:
+            return self._gram_of_model
+        return self.coordinates.shift(kernel).gram(self.coordinates.points)
+
+    @cached_property
+    def _gram_of_model(self) -> Array:
+        return self.coordinates.shift(self.coordinates.model.individual).gram(self.coordinates.points)
+
+    # --- formula 3: from F, V = (Rʲ)⁻¹ and y to the vector, and back ---
+
+    def to_integers(self, F: Array, V: Array, y: Array) -> Whole:
+        """The vectors of a stack of clients, a row for each: v = (svec(Λʲ)/C_Λ, ηʲ/C_η), clipped, times 2²⁰, truncated.
+
+        The norm of a row is at most 2²⁰, whatever the client sent.
+        """
+        with np.errstate(all="ignore"):  # numbers that are not finite add nothing; every thread has a state of its own
             R = _inverses(V)
             Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
-            v = np.empty((len(F), self.size))
-            v[:, : -len(self.shape)] = Lambda.reshape(len(F), -1).take(self._upper, axis=1)
-            v[:, -len(self.shape) :] = eta[:, :, 0]
-            v *= self._weights
+            v = np.concatenate([svec(Lambda, unit=self.C_Lambda), eta[:, :, 0] * (1 / self.C_eta)], axis=1)
             norm = np.sqrt(np.einsum("ij,ij->i", v, v))
-            v *= (UNIT * ROOM / np.maximum(1.0, norm))[:, None]
+            v *= (UNIT * ROUNDING_MARGIN / np.maximum(1.0, norm))[:, None]  # formula 3, the clip
             v[~np.isfinite(norm)] = 0.0
-            whole = v.astype(np.int64)  # towards zero
-            whole[np.einsum("ij,ij->i", whole, whole) > UNIT**2] = 0
-            return whole
+            integers = v.astype(np.int64)  # towards zero
+            integers[np.einsum("ij,ij->i", integers, integers) > UNIT**2] = 0
+            return integers
 
-    @cached_property
-    def _upper(self) -> Index:
-        a, b = np.triu_indices(len(self.shape))
-        return a * len(self.shape) + b
-
-    @cached_property
-    def _weights(self) -> Array:
-        a, b = np.triu_indices(len(self.shape))
-        return np.append(np.where(a == b, 1.0, np.sqrt(2.0)) / self.C_Lambda, np.full(len(self.shape), 1 / self.C_eta))
-
-    def unpacked(self, v: Array) -> tuple[Array, Array]:
+    def to_sums(self, v: Array) -> tuple[Array, Array]:
         """Λ and η of a sum of vectors, in units of one client."""
-        v = v / self._weights
-        k = len(self.shape)
-        Lambda = np.zeros((k, k))
-        a, b = np.triu_indices(k)
-        Lambda[a, b] = Lambda[b, a] = v[:-k]
-        return Lambda, v[-k:]
+        k = len(self.mean_Lambda)
+        return smat(v[:-k], unit=self.C_Lambda), v[-k:] / (1 / self.C_eta)
 
 
 def _inverses(V: Array) -> Array:
-    """Each client's own inverse, NaN where there is none: nobody's failure is another's."""
+    """Rʲ of every client of a stack, NaN if V has none: a failure of one client does not touch the others."""
     R, log_det = inverse(V)
     if V.shape[-1] > MAX_SMALL_SIZE and len(V) > 1 and np.isnan(log_det).any():  # LAPACK gives up on the whole stack
         return np.concatenate([_inverses(one[None]) for one in V])

@@ -1,8 +1,8 @@
-"""The best estimate from noisy sums.
+"""The best estimate from noisy sums: formulas 4 to 6 of docs/privacy.md.
 
-The noise is public, so it is modelled: the noisy Λ is drawn towards the shape that clients of the prior have, and the
-weights of the average get their posterior given a Λ and an η that are uncertain. The result goes into the slots of Λ
-and η, so that a client's own formulas give just this posterior and add the client's data.
+The noise is public, so it is modelled: the noisy Λ shrinks towards the mean of simulated clients, the weights of the
+average get their posterior given an uncertain Λ and η, and successive releases are combined. All of it is
+post-processing of noisy sums and costs no privacy.
 """
 
 from __future__ import annotations
@@ -16,94 +16,97 @@ from motet.arrays import Array
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
 
-AMOUNTS = np.logspace(-4, 8, 61)  # t: how far Λ may be from the prior's shape
+SHRINKAGE_GRID = np.logspace(-4, 8, 61)  # values of t
 ROUNDS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Shaped:
-    """Λ̂ and the variances P of its entries; ``clients`` is κ̂, their number as the noisy matrix tells it."""
+class LambdaEstimate:
+    """Λ̂, the variances P of its entries, and κ̂, the estimated number of clients."""
 
-    Lambda: Array
-    P: Array
+    mean: Array
+    variance: Array
     clients: float
 
 
-def shaped(noisy: Array, shape: Array, deviation: float) -> Shaped:
-    """Λ̃ drawn towards κL₀, κ and the amount t by the likelihood of all its entries.
+def estimate_Lambda(noisy: Array, mean_Lambda: Array, deviation: float) -> LambdaEstimate:
+    """Formula 4: the noisy Λ̃ shrunk towards κL₀, with κ and t of the largest likelihood of all entries.
 
-    An entry's prior is N(κL₀, t(L₀_aa L₀_bb + L₀_ab²)); its noise is ``deviation``² on the diagonal, half of it off.
+    The prior of an entry is N(κL₀, tQ) with Q_ab = L₀_aa L₀_bb + L₀_ab²; ``deviation`` is s·C_Λ.
     """
-    a, b = np.triu_indices(len(noisy))
-    y, x = noisy[a, b], shape[a, b]
-    noise = np.where(a == b, 1.0, 0.5) * deviation**2 + np.finfo(float).tiny
-    q = np.diag(shape)[a] * np.diag(shape)[b] + x**2
-    total = noise + AMOUNTS[:, None] * q
+    L0, Q, noise = mean_Lambda, entry_spread(mean_Lambda), entry_noise(len(noisy), deviation)
+    upper = np.triu_indices(len(noisy))
+    x, y = L0[upper], noisy[upper]
+    total = noise[upper] + SHRINKAGE_GRID[:, None] * Q[upper]  # a row for each t
     information = (x * x / total).sum(axis=1)
     kappa = (x * y / total).sum(axis=1) / information
-    fit = -0.5 * (np.log(total).sum(axis=1) + ((y - kappa[:, None] * x) ** 2 / total).sum(axis=1))
-    best = int(np.argmax(fit - 0.5 * np.log(information)))
-    kept = AMOUNTS[best] * q / total[best]
-    mean = kappa[best] * x + kept * (y - kappa[best] * x)
-    variance = kept * noise + (1 - kept) ** 2 * x**2 / information[best]
-    return Shaped(_positive(_whole(mean)), _whole(variance), float(max(kappa[best], 0.0)))
+    log_likelihood = -0.5 * (np.log(total).sum(axis=1) + ((y - kappa[:, None] * x) ** 2 / total).sum(axis=1))
+    best = int(np.argmax(log_likelihood - 0.5 * np.log(information)))
+    gain = SHRINKAGE_GRID[best] * Q / (noise + SHRINKAGE_GRID[best] * Q)
+    mean = kappa[best] * L0 + gain * (noisy - kappa[best] * L0)
+    variance = gain * noise + (1 - gain) ** 2 * L0**2 / information[best]  # the second term is κ's uncertainty
+    values, vectors = np.linalg.eigh(mean)
+    nearest = np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)  # positive semidefinite
+    return LambdaEstimate(nearest, variance, float(max(kappa[best], 0.0)))
 
 
-def posterior(
-    at: Coordinates, found: Shaped, eta: Array, deviation: float, *, rounds: int = ROUNDS
+def entry_spread(mean_Lambda: Array) -> Array:
+    """Formula 4: Q, the prior variances of Λ's entries up to the factor t."""
+    diagonal = np.diag(mean_Lambda)
+    return np.asarray(np.outer(diagonal, diagonal) + mean_Lambda**2)
+
+
+def entry_noise(k: int, deviation: float) -> Array:
+    """Formula 4: variances of the noise in Λ̃'s entries, half as large off the diagonal, where svec has a factor √2."""
+    return np.where(np.eye(k) > 0, 1.0, 0.5) * deviation**2 + np.finfo(float).tiny
+
+
+def posterior_of_weights(
+    coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float, *, rounds: int = ROUNDS
 ) -> tuple[Array, Array]:
-    """Precision of the weights less the prior's, and precision times mean, in units of σ².
+    """Formula 5: precision of the weights θ less the prior's, and precision times mean, both in units of σ².
 
-    η̃ ~ N(Λ̂θ, σ²Λ̂ + noise of η + Var(Λ̃)θ²): the last term needs θ², hence a few rounds.
+    The variance of η̃ has a term in θ², hence the rounds; ``deviation`` is s·C_η.
     """
-    sigma2, prior = at.sigma2, at.sigma2 * at.prior
-    squares, L = prior, found.Lambda
-    tiny = 1e-12 * max(float(np.trace(L)) / len(L), np.finfo(float).tiny)
+    sigma2, L = coordinates.sigma2, Lambda.mean
+    prior_variance = sigma2 * coordinates.prior_variance
+    theta_squared = prior_variance
+    tiny = 1e-12 * max(float(np.trace(L)) / len(L), np.finfo(float).tiny)  # so that S has an inverse
     for _ in range(rounds):
-        S = sigma2 * L + np.diag(deviation**2 + found.P @ squares + sigma2 * tiny)
-        gain = np.linalg.solve(S, L).T  # Λ̂S⁻¹
-        precision = gain @ L
-        covariance = np.linalg.inv(np.diag(1 / prior) + precision)
-        mean = covariance @ (gain @ eta)
-        squares = mean**2 + np.diag(covariance)
-    return sigma2 * (precision + precision.T) / 2, sigma2 * (gain @ eta)
+        S = sigma2 * L + np.diag(deviation**2 + Lambda.variance @ theta_squared + sigma2 * tiny)
+        LS = np.linalg.solve(S, L).T  # Λ̂S⁻¹
+        precision = LS @ L
+        covariance = np.linalg.inv(np.diag(1 / prior_variance) + precision)
+        mean = covariance @ (LS @ eta)
+        theta_squared = mean**2 + np.diag(covariance)
+    return sigma2 * (precision + precision.T) / 2, sigma2 * (LS @ eta)
 
 
-def combined(
-    vectors: Sequence[Array], clients: Sequence[float], scale: float, spread: float, *, retiring: bool = False
+def combine_releases(
+    vectors: Sequence[Array], clients: Sequence[float], scale: float, client_variance: float, *, retiring: bool = False
 ) -> tuple[Array, float]:
-    """Successive noisy sums of a study as one, for the last one's size, and its effective noise scale.
+    """Formula 6: successive noisy sums of a study as one sum of the last one's size, and its noise scale.
 
-    Sums of m_σ and m_τ clients share min(m_σ, m_τ) of them; each has noise of its own. Where clients retire the last
-    one may be small and what was known of the others stays true: then for the largest one's size.
+    Sums of m_σ and m_τ clients have min(m_σ, m_τ) of them in common, and independent noise. With ``retiring`` clients
+    the last sum may be small while the earlier ones stay true: then the result has the largest sum's size.
     """
     m = np.maximum(np.asarray(clients, dtype=float), 1.0)
-    C = spread * np.minimum(m[:, None], m) + scale**2 * np.eye(len(m))
+    C = client_variance * np.minimum(m[:, None], m) + scale**2 * np.eye(len(m))
     w = np.linalg.solve(C, m)
     w *= (m.max() if retiring else m[-1]) / (w @ m)
     return np.tensordot(w, np.asarray(vectors, dtype=float), axes=1), float(scale * np.linalg.norm(w))
 
 
-def forecast(clip: Clip, clients: int, scale: float) -> float:
-    """Mean variance of the average over the public points when so many clients of the prior have come, units of σ²."""
-    at, shape = clip.at, clip.shape
-    allowed = clients * (np.outer(np.diag(shape), np.diag(shape)) + shape**2)
-    noise = (scale * clip.C_Lambda) ** 2 * np.where(np.eye(len(shape)) > 0, 1.0, 0.5)
-    found = Shaped(clients * shape, allowed * noise / (allowed + noise), float(clients))
-    precision, _ = posterior(at, found, np.zeros(len(shape)), scale * clip.C_eta, rounds=1)
-    covariance = np.linalg.inv(np.diag(1 / at.prior) + precision)
-    missed = at.model.common_share * at.basis.residual(at.points, at.basis.e(at.points))
-    return float(np.mean(np.einsum("ij,jk,ik->i", at.F, covariance, at.F) + missed))
+def forecast_variance(clip: Clip, clients: int, scale: float) -> float:
+    """Expected variance of the average, mean over the public points, for this many clients; in units of σ².
 
-
-def _whole(upper: Array) -> Array:
-    k = int(np.sqrt(2 * len(upper)))
-    a, b = np.triu_indices(k)
-    out = np.empty((k, k))
-    out[a, b] = out[b, a] = upper
-    return out
-
-
-def _positive(L: Array) -> Array:
-    values, vectors = np.linalg.eigh(L)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    Formulas 4 and 5 with κ = t = ``clients``, before there are any data.
+    """
+    coordinates, L0 = clip.coordinates, clip.mean_Lambda
+    prior, noise = clients * entry_spread(L0), entry_noise(len(L0), scale * clip.C_Lambda)
+    Lambda = LambdaEstimate(clients * L0, prior * noise / (prior + noise), float(clients))
+    precision, _ = posterior_of_weights(coordinates, Lambda, np.zeros(len(L0)), scale * clip.C_eta, rounds=1)
+    covariance = np.linalg.inv(np.diag(1 / coordinates.prior_variance) + precision)
+    F, basis, points = coordinates.F, coordinates.basis, coordinates.points
+    residual = coordinates.model.common_share * basis.residual(points, basis.e(points))
+    return float(np.mean(np.einsum("ij,jk,ik->i", F, covariance, F) + residual))

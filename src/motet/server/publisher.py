@@ -96,7 +96,7 @@ class Publisher:
             data = self._engine.disclose(version=version).to_bytes()
             return NewRelease(version, self._sequence, now, data)
         with self._store.transaction() as connection:
-            releases.fix_coordinates(connection, mechanism.clip.at)
+            releases.fix_coordinates(connection, mechanism.clip.coordinates)
             ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         charged = tuple(str(c) for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0))

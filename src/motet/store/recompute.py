@@ -183,7 +183,7 @@ def _difference(a: Array, b: Array) -> float:
 def _remade(mechanism: Mechanism, planned: Ledger, recomputed: Recomputation) -> Check:
     """The stored noisy sums make the release; another machine may round differently."""
     release, last = recomputed.release, recomputed.last
-    again = mechanism.disclosed(
+    again = mechanism.disclose(
         recomputed.noisy, scale=planned.scale, version=last.version, retiring=planned.per == "client"
     )
     text = f"release {last.version} follows from the stored noisy sums"

@@ -182,8 +182,8 @@ def fix_coordinates(connection: Connection, coordinates: Coordinates) -> None:
     """Noisy sums add up only in the coordinates of the first of them: store these, or refuse others."""
     stored = setting(connection, "coordinates")
     if stored is None:
-        put(connection, "coordinates", json.dumps(coordinates.mark.tolist()))
-    elif not coordinates.same_as(np.array(json.loads(stored))):
+        put(connection, "coordinates", json.dumps(coordinates.fingerprint.tolist()))
+    elif not coordinates.matches(np.array(json.loads(stored))):
         raise InvalidStore(
             "the linear algebra of this machine finds other coordinates than those of the earlier noisy sums: "
             "make the releases on a machine like the one that made the first"

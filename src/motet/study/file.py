@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from motet.errors import InvalidStudy, MotetError
-from motet.privacy.clipping import LARGEST
+from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import (
     MAX_BASIS_POINTS,
     BasisSection,
@@ -172,9 +172,9 @@ def _check_private(release: Release, limits: Limits) -> None:
         raise InvalidStudy(
             f"missing; expected {expected(Limits, 'y')}: a private study needs public limits", where="limits.y"
         )
-    if limits.examples_per_client > LARGEST:
+    if limits.examples_per_client > MAX_INPUTS_PER_CLIENT:
         raise InvalidStudy(
-            f"expected at most {LARGEST} in a private study, in which a client with more adds nothing, "
+            f"expected at most {MAX_INPUTS_PER_CLIENT} in a private study, in which a client with more adds nothing, "
             f"got {limits.examples_per_client}",
             where="limits.examples_per_client",
         )

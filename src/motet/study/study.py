@@ -20,7 +20,8 @@ from motet.model.catalogue import Catalogue
 from motet.model.model import Model
 from motet.model.spec import from_spec
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.mechanism import Ledger, Mechanism
+from motet.privacy.ledger import Ledger
+from motet.privacy.mechanism import Mechanism
 from motet.study.file import blaming, one_line, parse, read_text
 from motet.study.pins import contradiction, pinned
 from motet.study.schema import BasisSection, File, Inputs, Limits, Release, Server
