@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_refused_json() -> None:
         Model.from_json(MODELS[0].to_json().replace("dot_product", "pickle"))
     with pytest.raises(InvalidModel, match=r"one of growing, landmarks \(points\), eigen \(points, rank\), features"):
         Model.from_json(MODELS[2].to_json().replace("landmarks", "seamarks"))
+
+
+def test_normalised_features_keep_every_digit(tmp_path: Path) -> None:
+    """A study's database refuses a catalogue of other digits, so each row is summed as it always was."""
+    Z = np.random.default_rng(0).random((200, 25))
+    lines = [",".join([f"item {k}", *map(repr, row.tolist())]) for k, row in enumerate(Z)]
+    (tmp_path / "items.csv").write_text("\n".join([",".join(["name", *map(str, "abcdefghijklmnopqrstuvwxy")]), *lines]))
+    Z /= Z.max(axis=1, keepdims=True)
+    Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+    assert np.array_equal(Catalogue.from_csv(tmp_path / "items.csv", normalise=True).vectors, Z)
 
 
 def test_a_catalogue_settles_the_columns() -> None:

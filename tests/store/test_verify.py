@@ -127,7 +127,7 @@ def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) ->
         study.release()
         with study.store.snapshot() as connection:
             data = connection.exec_driver_sql("SELECT data FROM releases").scalar_one()
-        forged = replace(Disclosed.from_bytes(data), theta=Disclosed.from_bytes(data).theta * 1.001)
+        forged = replace(Disclosed.from_bytes(data), theta=Disclosed.from_bytes(data).theta + 0.001)
         study.execute("UPDATE releases SET data = ?", forged.to_bytes())
         assert states(study) == {"released bytes": "failed"}
 

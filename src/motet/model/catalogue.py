@@ -50,7 +50,7 @@ class Catalogue:
         names = table.names(0)
         if not features:
             return cls(names)
-        Z = np.array([table.floats(at) for at in features]).T
+        Z = np.ascontiguousarray(np.array([table.floats(at) for at in features]).T)  # another order rounds differently
         if normalise:
             if not (nonzero := Z.any(axis=1)).all():
                 where = f"{table.file}, row {table.numbers[int(np.argmin(nonzero))]}"
