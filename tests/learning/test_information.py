@@ -105,7 +105,7 @@ def test_large_batches_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
             engine.learn_many(tasks, x, y)
         expected = whole.disclose()
         with monkeypatch.context() as patch:
-            patch.setattr("motet.learning.batches.CHUNK", 50)
+            patch.setattr("motet.learning.batches.NUMBERS_PER_PART", 50)
             np.testing.assert_allclose(pieces.disclose().Lambda, expected.Lambda, rtol=1e-12, atol=1e-9)
 
 

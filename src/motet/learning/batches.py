@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from motet.linalg import inverse, inverse_of_low_rank, on_all_cores
 from motet.model.gram import linear_factor
 from motet.model.tasks import FoldedTasks, Shift, blocks, check_positive_definite
 
-CHUNK = 2**20  # numbers in one temporary of a stack
+NUMBERS_PER_PART = 2**20  # in one temporary of a part of a stack
+CACHED_NUMBERS, TABLE_NUMBERS = 2**18, 2**22  # of a table that fits the cache, 2 MB, and of one that is small, 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Batch:
 
     def parts(self, numbers: int) -> Iterable[Batch]:
         """In pieces whose temporaries, of so many ``numbers`` a task, stay small."""
-        step = CHUNK // max(1, numbers)
+        step = NUMBERS_PER_PART // max(1, numbers)
         return [self] if step >= len(self.task) else (self.take(part) for part in slices(len(self.task), step))
 
     def joined(self, other: Batch) -> Batch:
@@ -63,21 +64,56 @@ def batches(folded: FoldedTasks, X: Array, shift: Shift) -> Iterator[Batch]:
 def inverses(X: Array, h: Index, noise: Array, shift: Shift) -> tuple[Array, Array]:
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``."""
     m, size = h.shape
-    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
-    U = K = None
-    if A is not None and len(A) < size:  # a linear kernel of lower rank than the tasks' size
-        U = np.sqrt(shift.share) * affine(X) @ A.T
-    elif len(X) ** 2 <= (min(2**18, 4 * h.size * size) if A is not None else h.size * size // 4):  # few pairs in all
-        K = shift.gram(X)
+    invert = _cheapest(X, h, shift)
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
-    def invert(part: slice) -> None:
-        if U is not None:
-            R[part], log_det[part] = inverse_of_low_rank(U[h[part]], shift.noise_variance(noise[part]))
-            return
-        V = shift.gram(X[h[part]]) if K is None else blocks(K, h[part])
-        R[part], log_det[part] = inverse(shift.covariance(V, noise[part]))
+    def work(part: slice) -> None:
+        R[part], log_det[part] = invert(h[part], noise[part])
 
-    on_all_cores(invert, m, CHUNK // (size * (size + X.shape[1])))
+    on_all_cores(work, m, NUMBERS_PER_PART // (size * (size + X.shape[1])))
     check_positive_definite(log_det, shift.kernel)
     return R, log_det
+
+
+# --- three ways to invert a stack ---
+
+Invert: TypeAlias = Callable[[Index, Array], tuple[Array, Array]]  # from h and noise of some tasks to R and log |R|
+
+
+def _cheapest(X: Array, h: Index, shift: Shift) -> Invert:
+    """The way that costs least for m tasks of size ℓ on n inputs.
+
+    | way | cost | measured by |
+    |---|---|---|
+    | by low rank | O(mℓ²q) for a linear kernel of rank q < ℓ | `mixed_model`, `large` of 8 columns |
+    | by table | n² evaluations of the kernel, mℓ² readings, O(mℓ³) | `music` |
+    | by stack | mℓ² evaluations of the kernel, O(mℓ³) | `large` of 19 columns |
+
+    The last column names jobs of ``benchmarks/jobs.py``. Reading a number from a table takes about 10 ns. Evaluating it
+    takes, if the kernel is linear, 2 ns for a table that fits the cache and 20 ns in a stack; otherwise 10 ns for a
+    table and 70 to 170 ns in a stack. So a table pays up to four times mℓ² numbers, if it fits the cache or, with a
+    kernel that is not linear, is small or small beside the blocks.
+    """
+    pairs, size = h.size * h.shape[1], h.shape[1]
+    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
+    if A is not None and len(A) < size:
+        return _by_low_rank(X, shift, A)
+    affordable = max(TABLE_NUMBERS, pairs // 4) if A is None else CACHED_NUMBERS
+    return _by_table(X, shift) if len(X) ** 2 <= min(4 * pairs, affordable) else _by_stack(X, shift)
+
+
+def _by_low_rank(X: Array, shift: Shift, A: Array) -> Invert:
+    """The kernel is UUᵀ with U = affine(X)Aᵀ: the matrix inversion lemma."""
+    U = np.sqrt(shift.share) * affine(X) @ A.T
+    return lambda h, noise: inverse_of_low_rank(U[h], shift.noise_variance(noise))
+
+
+def _by_table(X: Array, shift: Shift) -> Invert:
+    """The kernel between all inputs, and each task's block of it."""
+    K = shift.gram(X)
+    return lambda h, noise: inverse(shift.covariance(blocks(K, h), noise))
+
+
+def _by_stack(X: Array, shift: Shift) -> Invert:
+    """The kernel between each task's inputs."""
+    return lambda h, noise: inverse(shift.covariance(shift.gram(X[h]), noise))

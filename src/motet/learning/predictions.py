@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, slices
-from motet.learning.batches import CHUNK, Batch
+from motet.learning.batches import NUMBERS_PER_PART, Batch
 from motet.model.gram import gram
 from motet.model.tasks import Shift
 from motet.release.disclosed import Disclosed
@@ -65,7 +65,7 @@ def _rows_by_task(batch: Batch, task: Index, width: int) -> Iterator[tuple[Index
     size = batch.h.shape[1]
     for s in np.unique(count):
         which = np.flatnonzero(count == s)
-        for part in slices(len(which), CHUNK // ((size + s) * (size + width))):
+        for part in slices(len(which), NUMBERS_PER_PART // ((size + s) * (size + width))):
             yield places[which[part]], order[start[which[part], None] + np.arange(s)]
 
 
@@ -77,7 +77,7 @@ def predict_all(
     fitted = release.average(inputs)
     for batch, kernel in parts:
         k = release.model.individual_share * gram(kernel, inputs, X)
-        for run in slices(len(batch.task), CHUNK // (len(inputs) + 1)):
+        for run in slices(len(batch.task), NUMBERS_PER_PART // (len(inputs) + 1)):
             own = batch.take(run)
             a = np.zeros((len(own.task), len(inputs)))
             a[np.arange(len(own.task))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]

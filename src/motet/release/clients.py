@@ -23,7 +23,7 @@ from motet.release.estimates import task_mean, task_variance
 from motet.release.posterior import condition, spread
 
 INPUTS_PER_GROUP = 8000  # evaluated together, to bound memory
-NUMBERS_PER_STACK = 2**20  # in one temporary
+NUMBERS_PER_PART = 2**20  # in one temporary
 
 Member: TypeAlias = Task | Coefficients  # passive or active; a task without examples is a new individual
 
@@ -62,7 +62,7 @@ def predict(
             stack = list(alike)
             x = points.take(stack[0][2])
             numbers = (len(x.X) + len(stack[0][1])) * (x.V.shape[1] + x.X.shape[1])
-            for part in slices(len(stack), NUMBERS_PER_STACK // (numbers + 1)):
+            for part in slices(len(stack), NUMBERS_PER_PART // (numbers + 1)):
                 members, own = zip(*((member, own) for member, own, _ in stack[part]))
                 mean, variance = _predict(release, members, points.take(np.array(own)), x)
                 yield from zip(mean, release.std(variance, observation))
