@@ -387,7 +387,7 @@ def test_nothing_known_yet() -> None:
 
 
 def test_what_would_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motet.learning.engine.MOST", 3)
+    monkeypatch.setattr("motet.learning.engine.MAX_MATRIX_ROWS", 3)
     engine = Engine(MODEL)
     engine.learn_many(["a", "a", "b", "b"], [[0.0], [1.0], [2.0], [3.0]], [0.0] * 4)
     with pytest.raises(InvalidModel, match=r"4 unique inputs are too many .*Landmarks"):

@@ -1,7 +1,8 @@
 """The online engine: examples in, releases out; pure and in memory.
 
-``learn`` appends a triple and no more. When someone asks, tasks that changed are folded and inverted in batches, and
-the sums are rebuilt from every task's Rʲ, so nothing drifts and forgetting is exact.
+``learn`` appends a triple and no more. When a release, an evidence or a prediction is asked for, the tasks that changed
+are folded and inverted in batches, and the sums are rebuilt from every task's Rʲ: nothing drifts, and forgetting is
+exact.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from motet.arrays import Array, Index, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.kernels import check_dimension
 from motet.learning.batches import Batch, batches
-from motet.learning.evidence import Evidence, evidence, residual_quadratic
+from motet.learning.evidence import Evidence, residual_quadratic
 from motet.learning.information import Information
 from motet.learning.predictions import predict, predict_all
 from motet.learning.triples import Triples
@@ -30,15 +31,17 @@ from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 
-FAR = 1e4  # spreads from 0 where a linear bias that nothing centres begins to lose digits
-MOST = 20_000  # unique inputs of a growing basis, examples of one task: their squares must fit into memory
+MAX_OFFSET = 1e4  # standard deviations from 0, beyond which a linear bias that is not centred loses digits
+MAX_MATRIX_ROWS = 20_000  # unique inputs of a growing basis, inputs of one task: their squares must fit into memory
+
+Batches: TypeAlias = dict[tuple[int, int], Batch]  # by the number of their kernel and by size
 
 
 @dataclass(frozen=True)
-class Fold:
-    """All that is known at one moment: every task's batch, their sum, and what follows from it."""
+class State:
+    """All that follows from the examples at one moment: every task's batch, their sum, its evidence and its release."""
 
-    batches: dict[tuple[int, int], Batch]  # by kernel and size
+    batches: Batches
     information: Information
     evidence: Evidence
     release: Disclosed
@@ -54,14 +57,14 @@ class Engine:
         self.model = model
         self._kernels = [model.individual]
         self._kernel_of: dict[Hashable, int] = {}
-        for task, given in (individual or {}).items():
-            kernel = model.adapt(given)
+        for task, kernel in (individual or {}).items():
+            kernel = model.adapt(kernel)
             if kernel not in self._kernels:
                 self._kernels.append(kernel)
             self._kernel_of[task] = self._kernels.index(kernel)
         self._examples = Triples()
         self._fixed: Basis | None = None
-        self._last: Fold | None = None
+        self._latest: State | None = None
         if model.dimension is not None:
             self.open(model.dimension)
 
@@ -77,7 +80,7 @@ class Engine:
         """The labels of all tasks that have examples."""
         return self._examples.labels()
 
-    # --- what changes it ---
+    # --- learning ---
 
     def learn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:
         """Take one example; a repeat, a known input or a new one (Algorithms 3, 4 and 5) are all the same here."""
@@ -85,20 +88,20 @@ class Engine:
             self.learn_many([task], [x], [y], [noise])
 
     def learn_many(self, tasks: Sequence[Hashable] | Array, X: Any, y: Any, noise: Any = None) -> None:
-        """Take many examples, all or none."""
+        """Take many examples, or refuse all of them."""
         X = self.model.rows(X, self._examples.dimension)
         y, noise = outputs(y, noise, len(X))
         if not len(X):
             raise EmptyData("nothing to learn: expected at least one example")
-        task = self._examples.enrol(one_each(tasks, len(X)))
+        task = self._examples.assign_numbers(labels_of(tasks, len(X)))
         self.open(X.shape[1])
         self._examples.append(task, X, y, noise)
 
     def open(self, dimension: int) -> None:
-        """Fix how many numbers an input has; the first example does it too. From then on there can be releases."""
-        if (known := self._examples.dimension) is not None:
-            if dimension != known:
-                raise WrongDimension(f"inputs of this engine have {known} numbers, got {dimension}")
+        """Fix how many numbers an input has, as the first example does too. From then on there can be releases."""
+        if (current := self._examples.dimension) is not None:
+            if dimension != current:
+                raise WrongDimension(f"inputs of this engine have {current} numbers, got {dimension}")
             return
         self.model.check_dimension(dimension)
         for kernel in self._kernels[1:]:
@@ -108,7 +111,7 @@ class Engine:
 
     def unlearn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:
         """Take back one example equal to this triple."""
-        self._must_hold(task)
+        self._check_known(task)
         row = self.model.rows([x], self._examples.dimension)[0]
         ys, noises = outputs([y], [noise], 1)
         if not self._examples.remove(task, row, float(ys[0]), float(noises[0])):
@@ -116,59 +119,59 @@ class Engine:
 
     def forget(self, task: Hashable) -> None:
         """Take back everything of a task, as if it had never been."""
-        self._must_hold(task)
+        self._check_known(task)
         self._examples.remove_task(task)
 
-    def _must_hold(self, task: Hashable) -> None:
+    def _check_known(self, task: Hashable) -> None:
         if task not in self._examples:
             raise UnknownTask(f"no examples of task {task!r} are held")
 
-    # --- what asks it ---
+    # --- releases ---
 
     def disclose(self, *, version: int | None = None) -> Disclosed:
         """The release of everything learned so far; the same object until something changes.
 
         ``version`` is its number, if the caller counts releases; else it is one more than the last.
         """
-        last = self._folded()
-        if version not in (None, last.release.version):
-            last = self._last = replace(last, release=replace(last.release, version=version))
-        return last.release
+        state = self._state()
+        if version not in (None, state.release.version):
+            state = self._latest = replace(state, release=replace(state.release, version=version))
+        return state.release
 
     def information(self) -> Information:
-        """The sum over all tasks: over inputs where the basis grows, else in the basis."""
-        return self._folded().information
+        """The sum over all tasks: over inputs if the basis grows, else in the basis."""
+        return self._state().information
 
     def evidence(self) -> Evidence:
         """Restricted log evidence and σ² of everything learned so far."""
-        return self._folded().evidence
+        return self._state().evidence
 
     def coefficients(self, task: Hashable, disclosed: Disclosed | None = None) -> Coefficients:
         """aʲ of an active client, against the engine's latest release (by default one made now) or a private one."""
         release = self.disclose() if disclosed is None else disclosed
-        self._must_hold(task)
-        own = Task.of(*self._examples.of_task(task))
+        self._check_known(task)
+        current = Task.of(*self._examples.of_task(task))
         kernel = self._kernels[self._kernel_of.get(task, 0)]
         number = self._examples.number(task)
         if release.policy == "private":  # its clipped part stays in: it is smaller than the noise
-            released: Task | None = Task.empty(own.X.shape[1])
-        elif self._last is None or release.digest != self._last.release.digest:
+            released: Task | None = Task.empty(current.X.shape[1])
+        elif self._latest is None or release.digest != self._latest.release.digest:
             raise StaleRelease(f"release {release.version} is not this engine's latest: disclose again, then ask")
         else:
-            released = self._released(self._last, number) if self._examples.changes[number] else None
-        return release.coefficients(own, released, kernel)
+            released = self._released(self._latest, number) if self._examples.changes[number] else None
+        return release.coefficients(current, released, kernel)
 
-    def _released(self, last: Fold, number: int) -> Task:
-        """A task's examples as the latest release has them."""
+    def _released(self, state: State, number: int) -> Task:
+        """A task's examples in the latest release."""
         inputs = self._examples.inputs
-        for batch in last.batches.values():
+        for batch in state.batches.values():
             for k in np.flatnonzero(batch.task == number):
                 return Task(inputs[batch.h[k]], batch.y[k].copy(), batch.noise[k].copy())
         return Task.empty(inputs.shape[1])
 
     @property
     def dimension(self) -> int | None:
-        """Columns of an input; None until the model or the first example settles it."""
+        """Columns of an input; None until the model or the first example fixes it."""
         return self._examples.dimension
 
     @property
@@ -176,62 +179,69 @@ class Engine:
         """The unique inputs of all tasks."""
         return self._examples.inputs[self._examples.used]
 
+    # --- predictions ---
+
     def predict_many(
         self, tasks: Sequence[Hashable] | Array, X: Any, return_std: bool = False, observation: bool = False
     ) -> Any:
-        """Every row's own task at its input; a label without examples, or None, is a new individual."""
-        last = self._folded()
+        """Each row's task at its input; a label without examples, or None, is a new individual."""
+        state = self._state()
         X = self.model.rows(X, self._examples.dimension)
-        task = self._examples.numbers(one_each(tasks, len(X)))
-        mean, variance = predict(last.release, self._parts(last), self._examples.inputs, task, X, return_std)
-        return (mean, last.release.std(variance, observation)) if return_std else mean
+        task = self._examples.numbers(labels_of(tasks, len(X)))
+        stacks = self._with_kernels(state.batches)
+        mean, variance = predict(state.release, stacks, self._examples.inputs, task, X, return_std)
+        return (mean, state.release.std(variance, observation)) if return_std else mean
 
     def predict_all(self, X: Any) -> Array:
         """Every task at the same inputs: a row for each label of ``tasks``, a column for each input."""
-        last = self._folded()
+        state = self._state()
         X = self.model.rows(X, self._examples.dimension)
         tasks = len(self._examples.changes)
-        everything = predict_all(last.release, self._parts(last), self._examples.inputs, tasks, X)
-        return everything[self._examples.numbers(self.tasks)]
+        means = predict_all(state.release, self._with_kernels(state.batches), self._examples.inputs, tasks, X)
+        return means[self._examples.numbers(self.tasks)]
 
-    def _parts(self, last: Fold) -> list[tuple[Batch, Kernel]]:
+    def _with_kernels(self, by_key: Batches) -> list[tuple[Batch, Kernel]]:
         """Every batch with the kernel of its tasks."""
-        return [(batch, self._kernels[kernel]) for (kernel, _), batch in last.batches.items()]
+        return [(batch, self._kernels[kernel]) for (kernel, _), batch in by_key.items()]
 
-    # --- folding ---
+    # --- from examples to a state ---
 
-    def _folded(self) -> Fold:
+    def _state(self) -> State:
+        """The latest state, made anew if any example has changed since."""
         if self._examples.dimension is None:
-            raise EmptyData("nothing is known of the inputs yet: learn an example first")
-        if self._last is None or self._examples.changes.any():
+            raise EmptyData("the number of columns of the inputs is not known yet: learn an example first")
+        if self._latest is None or self._examples.changes.any():
             self._check_size()
-            with ThreadPoolExecutor(1) as beside:  # the basis grows while tasks are inverted
-                columns = beside.submit(self._columns)
-                fresh = self._refreshed({} if self._last is None else self._last.batches)
-            last = self._solved(fresh, *columns.result())
-            moved = self._examples.settle()
-            if moved is not None:
-                tasks, inputs = moved
-                kept = {key: replace(b, task=tasks[b.task], h=inputs[b.h]) for key, b in last.batches.items()}
-                last = replace(last, batches=kept)
-            self._last = last
-        return self._last
+            with ThreadPoolExecutor(1) as thread:  # the basis grows while tasks are inverted
+                columns = thread.submit(self._columns)
+                by_key = self._batches({} if self._latest is None else self._latest.batches)
+            state = self._solve(by_key, *columns.result())
+            renumbered = self._examples.compact()
+            if renumbered is not None:
+                tasks, inputs = renumbered
+                by_key = {key: replace(b, task=tasks[b.task], h=inputs[b.h]) for key, b in state.batches.items()}
+                state = replace(state, batches=by_key)
+            self._latest = state
+        return self._latest
 
-    def _refreshed(self, old: dict[tuple[int, int], Batch]) -> dict[tuple[int, int], Batch]:
-        """All batches, with the tasks that changed folded and inverted anew."""
+    def _batches(self, before: Batches) -> Batches:
+        """All tasks: those that have not changed from the batches ``before``, the others folded and inverted anew."""
         changed = self._examples.changes
-        fresh = {key: kept for key, b in old.items() if len((kept := b.take(~changed[b.task])).task)}
-        for kernel, folded in self._folded_by_kernel(changed):
-            largest = int(np.diff(folded.start).max(initial=0))
-            if largest > MOST:
-                raise InvalidData(f"a task with {largest} inputs is too large (at most {MOST}): thin or split it")
+        unchanged = {key: batch.take(~changed[batch.task]) for key, batch in before.items()}
+        by_key = {key: batch for key, batch in unchanged.items() if len(batch.task)}
+        for kernel, folded in self._fold_by_kernel(changed):
+            size = int(np.diff(folded.start).max(initial=0))
+            if size > MAX_MATRIX_ROWS:
+                raise InvalidData(
+                    f"a task with {size} inputs is too large (at most {MAX_MATRIX_ROWS}): thin it out or split it"
+                )
             shift = Shift.of(self.model, self._kernels[kernel])
             for batch in batches(folded, self._examples.inputs, shift):
                 key = (kernel, batch.h.shape[1])
-                fresh[key] = fresh[key].joined(batch) if key in fresh else batch
-        return fresh
+                by_key[key] = by_key[key].joined(batch) if key in by_key else batch
+        return by_key
 
-    def _folded_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, FoldedTasks]]:
+    def _fold_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, FoldedTasks]]:
         """The chosen tasks, folded, for each kernel that some of them have."""
         kernel_of = np.zeros(len(which), dtype=np.intp)
         for label, kernel in self._kernel_of.items():
@@ -242,26 +252,26 @@ class Engine:
         for kernel in np.unique(kernel_of_row) if self._kernel_of else [0]:
             yield int(kernel), fold(*(a[kernel_of_row == kernel] if self._kernel_of else a for a in rows))
 
-    def folded(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, FoldedTasks, Array]]:
-        """All tasks but some, folded: each kernel, its tasks, and the inputs that they number."""
+    def tasks_by_kernel(self, without: Collection[Hashable] = ()) -> Iterator[tuple[Kernel, FoldedTasks, Array]]:
+        """All tasks but those ``without``: each kernel, its tasks, and the inputs that their numbers are about."""
         if self._examples.dimension is None:
             return
         which = np.ones(len(self._examples.changes), dtype=bool)
-        left_out = self._examples.numbers(list(without))
-        which[left_out[left_out >= 0]] = False
-        for kernel, folded in self._folded_by_kernel(which):
+        excluded = self._examples.numbers(list(without))
+        which[excluded[excluded >= 0]] = False
+        for kernel, folded in self._fold_by_kernel(which):
             yield self._kernels[kernel], folded, self._examples.inputs
 
     def _check_size(self) -> None:
-        """Refuse what would not fit into memory, or would lose its digits, before it is tried."""
-        growing = self._fixed is None and len(self._examples.inputs) > MOST
-        if growing and (n := len(self._examples.used)) > MOST:
+        """Refuse early what would not fit into memory, or would lose its digits."""
+        growing = self._fixed is None and len(self._examples.inputs) > MAX_MATRIX_ROWS
+        if growing and (n := len(self._examples.used)) > MAX_MATRIX_ROWS:
             raise InvalidModel(
-                f"{n} unique inputs are too many for a growing basis (at most {MOST}): "
+                f"{n} unique inputs are too many for a growing basis (at most {MAX_MATRIX_ROWS}): "
                 "give the model basis=Landmarks(…), Eigen(…) or Features()"
             )
         if self.model.bias == "linear" and self._fixed is not None and not len(self._fixed.landmarks):
-            _refuse_far(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
+            _check_offset(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
 
     def _columns(self) -> tuple[Basis, Array, Index]:
         """The basis, its columns F at the inputs in use, and those inputs' numbers in F's order."""
@@ -272,7 +282,7 @@ class Engine:
         basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
         return basis, F, used[order]
 
-    def _solved(self, by_key: dict[tuple[int, int], Batch], basis: Basis, F: Array, order: Index) -> Fold:
+    def _solve(self, by_key: Batches, basis: Basis, F: Array, order: Index) -> State:
         """The sums of all tasks, the weights of the basis, and the release."""
         model, X = self.model, self._examples.inputs
         position = np.zeros(len(X), dtype=np.intp)
@@ -288,18 +298,18 @@ class Engine:
         posterior = Posterior.of(total.G, total.g, basis.prior, model.common_share)
         residual = residual_quadratic(all_batches, F, posterior.theta)
         weights = posterior.theta[: basis.rank]
-        found = evidence(total, posterior.factor, weights, residual, model.lam, model.sigma2)
-        version = 1 if self._last is None else self._last.release.version + 1
+        evidence = Evidence.of(total, posterior.factor, weights, residual, model.lam, model.sigma2)
+        version = 1 if self._latest is None else self._latest.release.version + 1
         arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, posterior.theta)
-        return Fold(by_key, information, found, Disclosed(model, version, *arrays, sigma2=found.sigma2))
+        return State(by_key, information, evidence, Disclosed(model, version, *arrays, sigma2=evidence.sigma2))
 
 
-def _refuse_far(X: Array) -> None:
-    """A linear bias counts from amid the landmarks; without any, columns far from 0 would cost it its digits."""
+def _check_offset(X: Array) -> None:
+    """A linear bias is centred on the landmarks; without any, columns far from 0 would cost it its digits."""
     if not len(X):
         return
     mean, std = X.mean(axis=0), X.std(axis=0)
-    far = (np.abs(mean) > FAR * std) & (X.max(axis=0) > X.min(axis=0))
+    far = (np.abs(mean) > MAX_OFFSET * std) & (X.max(axis=0) > X.min(axis=0))
     if far.any():
         k = int(np.argmax(far))
         raise InvalidData(
@@ -308,10 +318,10 @@ def _refuse_far(X: Array) -> None:
         )
 
 
-def one_each(tasks: Any, n: int) -> Any:
-    """Labels, one for each of ``n`` inputs: a list, a tuple, an array or a column of a data frame."""
+def labels_of(tasks: Any, n: int) -> Any:
+    """One label for each of ``n`` inputs, from a list, a tuple, an array or a column of a data frame."""
     tasks = tasks.to_numpy() if hasattr(tasks, "to_numpy") else tasks
-    listed = isinstance(tasks, (list, tuple)) or (isinstance(tasks, np.ndarray) and tasks.ndim == 1)
-    if not listed or len(tasks) != n:
+    is_list = isinstance(tasks, (list, tuple)) or (isinstance(tasks, np.ndarray) and tasks.ndim == 1)
+    if not is_list or len(tasks) != n:
         raise WrongDimension(f"expected a list of {n} task labels, one for each input, got {tasks!r:.60}")
     return tasks

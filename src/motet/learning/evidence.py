@@ -21,25 +21,31 @@ class Evidence:
     sigma2: float
     quadratic: float
 
+    @classmethod
+    def of(
+        cls,
+        total: Information,
+        factor: Factor,
+        weights: Array,
+        residual: float,
+        lam: float,
+        sigma2: float | None = None,
+    ) -> Evidence:
+        """From the sums over all tasks; σ² is profiled unless given.
 
-def evidence(
-    total: Information, factor: Factor, weights: Array, residual: float, lam: float, sigma2: float | None = None
-) -> Evidence:
-    """Restricted log evidence, σ² profiled unless given.
-
-    ``weights`` are θ̂ on the basis, without the bias; ``residual`` is Σ rʲᵀRʲrʲ with rʲ = yʲ − Fⱼθ̂.
-    """
-    share, d = factor.share, factor.bias_rank
-    prior = float(weights @ weights) / share if share else 0.0
-    Q = prior + residual + total.squares / lam
-    free = total.rows - d
-    log_det = factor.log_det - total.log_det - (d * np.log(share) if d else 0.0)
-    log_det += total.log_noise + (total.rows - total.folded) * np.log(lam)
-    if sigma2 is None:
-        sigma2 = Q / free if free > 0 else float("nan")
-    if free <= 0 or not sigma2 > 0:  # too few rows to tell, or a fit without any error
-        return Evidence(float("nan") if free <= 0 else float("inf"), sigma2, Q)
-    return Evidence(-0.5 * float(free * np.log(2 * np.pi * sigma2) + log_det + Q / sigma2), sigma2, Q)
+        ``weights`` are θ̂ on the basis, without the bias; ``residual`` is Σ rʲᵀRʲrʲ with rʲ = yʲ − Fⱼθ̂.
+        """
+        share, d = factor.share, factor.bias_rank
+        prior = float(weights @ weights) / share if share else 0.0
+        Q = prior + residual + total.squares / lam
+        free = total.rows - d
+        log_det = factor.log_det - total.log_det - (d * np.log(share) if d else 0.0)
+        log_det += total.log_noise + (total.rows - total.folded) * np.log(lam)
+        if sigma2 is None:
+            sigma2 = Q / free if free > 0 else float("nan")
+        if free <= 0 or not sigma2 > 0:  # too few rows, or a fit without any error
+            return cls(float("nan") if free <= 0 else float("inf"), sigma2, Q)
+        return cls(-0.5 * float(free * np.log(2 * np.pi * sigma2) + log_det + Q / sigma2), sigma2, Q)
 
 
 def residual_quadratic(batches: Iterable[Batch], F: Array, theta: Array) -> float:

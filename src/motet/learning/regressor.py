@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from motet.arrays import Array, Index, numbers
 from motet.errors import EmptyData, InvalidData, WrongDimension
-from motet.learning.engine import Engine, one_each
+from motet.learning.engine import Engine, labels_of
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.model.spec import from_spec
@@ -126,7 +126,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidData("fitted with tasks and without: give task every time or never")
         noise, kept = _noise(sample_weight, len(X))
         engine = Engine(self._model()) if reset else self.engine_
-        named = [ONE_TASK] * len(X) if labels is None else one_each(labels, len(X))
+        named = [ONE_TASK] * len(X) if labels is None else labels_of(labels, len(X))
         if not kept.all():
             X, y, noise, named = X[kept], y[kept], noise[kept], [named[i] for i in np.flatnonzero(kept)]
         engine.learn_many(named, X, y, noise)

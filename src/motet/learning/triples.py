@@ -1,7 +1,7 @@
-"""The raw triples that an engine holds, in columns.
+"""The raw triples (input, output, noise) that an engine holds, in columns.
 
-Labels and inputs are numbered by value; rows are appended, marked dead when taken back, and dropped when most are
-dead. Finding a task's rows goes through an index of the older rows and a scan of the newer ones.
+Labels and inputs are numbered by value. Rows are appended, marked dead when taken back, and dropped when most are dead.
+A task's rows are found by an index of the older rows and a scan of the newer ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from motet.arrays import MAX_MAGNITUDE, Array, Index, as_bytes, distinct, match
 from motet.errors import InvalidData
 
-PLAIN = (int, str)  # labels that are never missing and always hashable
+PLAIN_LABELS = (int, str)  # never missing and always hashable
 
 
 class Column:
@@ -47,18 +47,18 @@ class Column:
 
 
 class Triples:
-    """Triples of many tasks. ``dimension`` is None until the first input settles it."""
+    """Triples of many tasks. ``dimension`` is None until the first input fixes it."""
 
     def __init__(self) -> None:
         self.dimension: int | None = None
         self._numbers: dict[Hashable, int] = {}
-        self._known: dict[bytes, int] | None = {}  # inputs by value; None until someone looks one up
+        self._number_of_input: dict[bytes, int] | None = {}  # by value; None until an input is looked up
         self._inputs: Column
         self._task, self._input = Column(np.empty(0, dtype=np.intp)), Column(np.empty(0, dtype=np.intp))
         self._y, self._noise = Column(np.empty(0)), Column(np.empty(0))
         self._alive = Column(np.empty(0, dtype=bool))
         self._count = Column(np.empty(0, dtype=np.intp))  # rows alive, by task
-        self._changed = Column(np.empty(0, dtype=bool))  # since the last fold, by task
+        self._changed = Column(np.empty(0, dtype=bool))  # since the last ``compact``, by task
         self._indexed = 0
         self._order, self._start = np.empty(0, dtype=np.intp), np.zeros(1, dtype=np.intp)
 
@@ -82,7 +82,7 @@ class Triples:
 
     @property
     def changes(self) -> NDArray[np.bool_]:
-        """Which tasks, by number, have changed since they were last settled."""
+        """Which tasks, by number, have changed since the last ``compact``."""
         return self._changed.values
 
     def labels(self) -> list[Hashable]:
@@ -109,12 +109,17 @@ class Triples:
         used[self._input.values[self._alive.values]] = True
         return np.flatnonzero(used)
 
-    # --- what changes them ---
+    # --- changes ---
 
     def append_plain(self, label: Hashable, x: Any, y: Any, noise: Any) -> bool:
-        """One row at once, where it is plainly right; False, and nothing done, where it needs a closer look."""
+        """Append one row if it is plainly valid; else return False and do nothing: the row needs a closer look."""
         row = np.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else None
-        if row is None or row.dtype != np.float64 or row.shape != (self.dimension,) or label.__class__ not in PLAIN:
+        if (
+            row is None
+            or row.dtype != np.float64
+            or row.shape != (self.dimension,)
+            or label.__class__ not in PLAIN_LABELS
+        ):
             return False
         small = all(-MAX_MAGNITUDE < value < MAX_MAGNITUDE for value in row.tolist())
         if not (small and isinstance(y, float) and isinstance(noise, float)):
@@ -123,7 +128,8 @@ class Triples:
             return False
         row = row + 0.0
         task = self._numbers.setdefault(label, len(self._numbers))
-        input = self.known.setdefault(row.tobytes(), len(self.known))
+        numbers = self._input_numbers
+        input = numbers.setdefault(row.tobytes(), len(numbers))
         if task == len(self._count.values):
             self._count.append(0)
             self._changed.append(False)
@@ -139,7 +145,7 @@ class Triples:
         return True
 
     def append(self, task: Index, X: Array, y: Array, noise: Array) -> None:
-        """Rows of tasks that ``enrol`` has numbered."""
+        """Append rows of tasks that ``assign_numbers`` has numbered."""
         input = self._match(X)
         for column, values in ((self._task, task), (self._input, input), (self._y, y), (self._noise, noise)):
             column.extend(values)
@@ -148,23 +154,23 @@ class Triples:
         self._changed.values[task] = True
 
     def _match(self, X: Array) -> Index:
-        """Number the rows of X, and keep those that are new."""
+        """The numbers of the rows of X, after adding the new ones to the inputs."""
         if len(self.inputs):
-            input, new = match(X, self.known)
+            input, new = match(X, self._input_numbers)
         else:
             new, input = distinct(X)
-            self._known = None
+            self._number_of_input = None
         self._inputs.extend(X[new] + 0.0)
         return input
 
     @property
-    def known(self) -> dict[bytes, int]:
-        if self._known is None:
-            self._known = {row: number for number, row in enumerate(as_bytes(self.inputs))}
-        return self._known
+    def _input_numbers(self) -> dict[bytes, int]:
+        if self._number_of_input is None:
+            self._number_of_input = {row: number for number, row in enumerate(as_bytes(self.inputs))}
+        return self._number_of_input
 
-    def enrol(self, labels: Iterable[Hashable] | Array) -> Index:
-        """The numbers of many labels; a label is held only when it has rows."""
+    def assign_numbers(self, labels: Iterable[Hashable] | Array) -> Index:
+        """The numbers of many labels, new ones included; a label counts as a task only when it has rows."""
         listed, same_as = _listed(labels)
         try:
             if isinstance(same_as, slice) and any(_is_missing(label) for label in listed):
@@ -179,9 +185,9 @@ class Triples:
         return task[same_as]
 
     def remove(self, label: Hashable, x: Array, y: float, noise: float) -> bool:
-        """Take back one row equal to this triple; False where there is none."""
+        """Take back one row equal to this triple; False if there is none."""
         rows = self._rows_of(self._numbers[label])
-        input = self.known.get(as_bytes(x[None])[0], -1)
+        input = self._input_numbers.get(as_bytes(x[None])[0], -1)
         same = (self._input.values[rows] == input) & (self._y.values[rows] == y) & (self._noise.values[rows] == noise)
         if not same.any():
             return False
@@ -193,12 +199,12 @@ class Triples:
 
     def _kill(self, number: int, rows: Index) -> None:
         self._alive.values[rows] = False
-        self._y.values[rows] = 0.0  # what was taken back is not kept
+        self._y.values[rows] = 0.0  # nothing that was taken back stays in memory
         self._noise.values[rows] = 1.0
         self._count.values[number] -= len(rows)
         self._changed.values[number] = True
 
-    # --- what reads them ---
+    # --- reading ---
 
     def of_task(self, label: Hashable) -> tuple[Array, Array, Array]:
         """A task's inputs, outputs and noise."""
@@ -224,8 +230,8 @@ class Triples:
 
     # --- housekeeping ---
 
-    def settle(self) -> tuple[Index, Index] | None:
-        """Mark all as unchanged; where most rows are dead drop them, and tell the new numbers of tasks and inputs."""
+    def compact(self) -> tuple[Index, Index] | None:
+        """Mark all tasks as unchanged; if most rows are dead drop them, and return new numbers of tasks and inputs."""
         self._changed.values[:] = False
         alive = np.flatnonzero(self._alive.values)
         if 2 * len(alive) >= len(self._alive.values):
@@ -233,7 +239,7 @@ class Triples:
         task, input = self._task.values[alive], self._input.values[alive]
         task_to, input_to = _renumbered(task, len(self._numbers)), _renumbered(input, len(self.inputs))
         self._numbers = {label: int(task_to[k]) for label, k in self._numbers.items() if task_to[k] >= 0}
-        self._known = None
+        self._number_of_input = None
         self._inputs = Column(self.inputs[input_to >= 0])
         self._task, self._input = Column(task_to[task]), Column(input_to[input])
         self._y, self._noise = Column(self._y.values[alive]), Column(self._noise.values[alive])
@@ -267,6 +273,6 @@ def _is_missing(label: Hashable) -> bool:
 
 
 def _renumbered(used: Index, n: int) -> Index:
-    """The numbers 0…n−1, those not used left out (−1)."""
-    kept = np.bincount(used, minlength=n) > 0
-    return np.where(kept, np.cumsum(kept) - 1, -1)
+    """New numbers for 0…n−1 without gaps; −1 for those not used."""
+    is_used = np.bincount(used, minlength=n) > 0
+    return np.where(is_used, np.cumsum(is_used) - 1, -1)

@@ -108,7 +108,7 @@ class Clip:
         """The exact sum of the vectors of all clients, except for some."""
         total = np.zeros(self.size, dtype=np.int64)
         with np.errstate(all="ignore"):  # numbers that are not finite add nothing
-            for kernel, tasks, X in engine.folded(without):
+            for kernel, tasks, X in engine.tasks_by_kernel(without):
                 total += self._sum(kernel, tasks, X)
         return total
 
