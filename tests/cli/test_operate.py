@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,10 @@ def test_backup_and_restore_for_programs(tmp_path: Path) -> None:
         study.release()
         made = json.loads(good(run("backup", study.study.path, tmp_path / "b.zip", "--json")))
         assert (made["version"], sorted(made["files"])) == (1, ["study.db", "study.toml"])
+        assert datetime.fromisoformat(made["made"]).tzinfo is UTC
         found = json.loads(good(run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", 7, "--json")))
         assert (found["study"], found["version"], found["last"]) == (str(tmp_path / "new" / "study.toml"), 1, 7)
+        assert found["made"] == made["made"] < found["next_release"]
 
 
 def test_verify_mistakes(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from motet.cli.terminal import LOCAL, AsJson, one_line_errors, show
+from motet.cli.terminal import LOCAL, AsJson, show
 from motet.errors import MotetError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def demo(
     With --json it stops when all is released, and prints the figures.
     """
     end = time.monotonic() + (seconds or float("inf"))
-    with one_line_errors(), _signals() as signals:
+    with _signals() as signals:
         _require_server()
         console = Console(stderr=as_json)
         with console.status("Loading", spinner="line"):  # the first time also compiles

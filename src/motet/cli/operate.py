@@ -6,8 +6,6 @@ import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.cli.connect import client_token, server_at
-from motet.cli.terminal import LOCAL, AsJson, one_line_errors, private_file, progress_bar, show
-from motet.errors import InvalidData, InvalidStore, MotetError
-from motet.text import count, printable, utc
+from motet.cli.terminal import LOCAL, AsJson, private_file, progress_bar, show
+from motet.errors import InvalidData, InvalidStore
+from motet.text import count, iso_time, printable, utc
 
 if TYPE_CHECKING:
     from motet.store.recompute import Check
@@ -29,19 +27,11 @@ File = Annotated[Path, typer.Argument(help="The study's TOML file.", metavar="ST
 STYLES = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
 
 
-@contextmanager
-def _server_errors() -> Iterator[None]:
-    """One-line errors, also if the server's packages are not installed."""
-    with one_line_errors():
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            raise MotetError(f"this needs {error.name}: pip install 'motet[server]'") from None
-
-
 def serve(
     study: File,
-    host: Annotated[str | None, typer.Option(help="The address to listen on, instead of the study file's.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on, instead of the study file's.", metavar="HOST")
+    ] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on, instead of the study file's.")
     ] = None,
@@ -59,20 +49,19 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
-    with _server_errors():
-        from motet.server.serve import serve as run
+    from motet.server.serve import serve as run
 
-        run(
-            study,
-            host=host,
-            port=port,
-            certfile=certfile,
-            keyfile=keyfile,
-            log_format="plain" if plain else "json",
-            log_level=log_level,
-            show_token=_show_token,
-            show_ready=_show_ready,
-        )
+    run(
+        study,
+        host=host,
+        port=port,
+        certfile=certfile,
+        keyfile=keyfile,
+        log_format="plain" if plain else "json",
+        log_level=log_level,
+        show_token=_show_token,
+        show_ready=_show_ready,
+    )
 
 
 def _show_token(token: str) -> None:
@@ -97,28 +86,25 @@ def _show_ready(name: str, address: str, token: str | None) -> None:
 
 def export(
     study: Annotated[str, typer.Argument(help="The study's TOML file; or its server's address.", metavar="STUDY")],
-    client: Annotated[str | None, typer.Argument(help="A client's name or id; with a file.", metavar="NAME|ID")] = None,
+    client: Annotated[str | None, typer.Argument(help="A client's name or id; with a file.", metavar="NAME")] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this new file, which only you can read.")] = None,
 ) -> None:
     """Show all that a study stores of one client, as JSON: for a data request, or of yourself with MOTET_TOKEN."""
-    with _server_errors():
-        if study.startswith(("http://", "https://")):
-            if client is not None:
-                raise InvalidData(
-                    "a server shows a client its own data only: leave the name out, or give the study's file"
-                )
-            data = _my_data(study)
-        elif client is None:
-            raise InvalidData(f"expected a client to export: motet export {study} NAME")
-        else:
-            data = _client_data(Path(study), client)
-        if out is None:
-            unicode = sys.stdout.encoding.lower().startswith("utf")
-            sys.stdout.write(json.dumps(data, ensure_ascii=not unicode, indent=2) + "\n")
-        else:
-            with private_file(out) as file:
-                file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
-            show(f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}.")
+    if study.startswith(("http://", "https://")):
+        if client is not None:
+            raise InvalidData("a server shows a client its own data only: leave the name out, or give the study's file")
+        data = _my_data(study)
+    elif client is None:
+        raise InvalidData(f"expected a client to export: motet export {study} NAME")
+    else:
+        data = _client_data(Path(study), client)
+    if out is None:
+        unicode = sys.stdout.encoding.lower().startswith("utf")
+        sys.stdout.write(json.dumps(data, ensure_ascii=not unicode, indent=2) + "\n")
+    else:
+        with private_file(out) as file:
+            file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+        show(f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}.")
 
 
 def _client_data(path: Path, client: str) -> dict[str, Any]:
@@ -143,22 +129,21 @@ def _my_data(url: str) -> dict[str, Any]:
 
 def verify(study: File, as_json: AsJson = False) -> None:
     """Check a study's database against the file and in itself, and its releases against all examples learned anew."""
-    with _server_errors():
-        from motet.store.verify import verify as run
-        from motet.study.study import Study
+    from motet.store.verify import verify as run
+    from motet.study.study import Study
 
-        loaded, console = Study.load(study), Console(stderr=True)
-        checks = run(loaded, lambda total: progress_bar(console, "examples", total))
-        failed = [check.name for check in checks if check.state == "failed"]
-        if as_json:
-            show({"ok": not failed, "checks": [check.to_dict() for check in checks]})
-        else:
-            _show_checks(loaded.name, checks)
-        if failed:
-            raise InvalidStore(
-                f"{len(failed)} of {len(checks)} checks failed ({', '.join(failed)}): "
-                "keep these files as they are, and restore a backup that passes"
-            )
+    loaded, console = Study.load(study), Console(stderr=True)
+    checks = run(loaded, lambda total: progress_bar(console, "examples", total))
+    failed = [check.name for check in checks if check.state == "failed"]
+    if as_json:
+        show({"ok": not failed, "checks": [check.to_dict() for check in checks]})
+    else:
+        _show_checks(loaded.name, checks)
+    if failed:
+        raise InvalidStore(
+            f"{len(failed)} of {len(checks)} checks failed ({', '.join(failed)}): "
+            "keep these files as they are, and restore a backup that passes"
+        )
 
 
 def _show_checks(name: str, checks: list[Check]) -> None:
@@ -177,16 +162,15 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Write a whole study to one file, as it is now; its server may run meanwhile."""
-    with _server_errors():
-        from motet.store.backup import back_up
-        from motet.study.study import Study
+    from motet.store.backup import back_up
+    from motet.study.study import Study
 
-        made = back_up(Study.load(study), file)
-        if as_json:
-            show({"file": str(file), "bytes": file.stat().st_size, **made.model_dump()})
-            return
-        show(f"{file}: the study as of {utc(made.made)}, {_released(made.version)}; only you can read it.")
-        show("It keeps what clients remove from now on: delete it when you have a newer one.")
+    made = back_up(Study.load(study), file)
+    if as_json:
+        show({"file": str(file), "bytes": file.stat().st_size, **made.model_dump(), "made": iso_time(made.made)})
+        return
+    show(f"{file}: the study as of {utc(made.made)}, {_released(made.version)}; only you can read it.")
+    show("It keeps what clients remove from now on: delete it when you have a newer one.")
 
 
 def restore(
@@ -203,15 +187,15 @@ def restore(
     Private releases come by the clock: all that may have come since the backup are charged. Give --last if the time
     between releases was shortened since, or if releases of a study without noise were requested.
     """
-    with _server_errors():
-        from motet.store.restore import restore as run
+    from motet.store.restore import restore as run
 
-        done = run(file, folder, last=last)
-        study = folder / done.study.path.name
-        if as_json:
-            show({"study": str(study), **vars(done.gap), "next_release": done.due})
-        else:
-            _show_restored(done, study, last_given=last is not None)
+    done = run(file, folder, last=last)
+    study = folder / done.study.path.name
+    if as_json:
+        times = {"made": iso_time(done.gap.made), "next_release": iso_time(done.due)}
+        show({"study": str(study), **vars(done.gap), **times})
+    else:
+        _show_restored(done, study, last_given=last is not None)
 
 
 def _show_restored(done: Restoration, study: Path, *, last_given: bool) -> None:

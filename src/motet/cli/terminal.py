@@ -57,12 +57,6 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Nothing: ``motet.cli.command.Command`` shows the errors of all commands."""
-    yield
-
-
-@contextmanager
 def progress_bar(console: Console, unit: str, total: int, verb: str = "Learning") -> Iterator[Callable[..., None]]:
     """A bar with the time left, which disappears at the end; yields the function that moves it, by one or by n."""
     columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
