@@ -25,24 +25,12 @@ from motet.errors import (
     WrongDimension,
 )
 from motet.kernels import RBF, DotProduct, Exponentiation, ExpSineSquared, Identity, Matern, On
+from tests.learning.grid import GRID, Triple, learned, triples
 from tests.oracles import Array, direct
 from tests.streams import CASES, engine_of, model_of, probes, problem
 
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1)
-GRID = np.linspace(-2, 2, 9)[:, None]
 BASES: dict[str, Any] = {"growing": None, "landmarks": Landmarks(GRID)}
-
-Triple = tuple[str, float, float, float]
-triples = st.tuples(
-    st.sampled_from("abcd"), st.sampled_from(list(GRID[:, 0])), st.floats(-5, 5), st.sampled_from([0.01, 1.0, 100.0])
-)
-
-
-def learned(rows: list[Triple], basis: Any = None) -> Engine:
-    engine = Engine(Model(RBF(1.0), DotProduct(0.5), alpha=0.3, lam=0.1, basis=basis, sigma2=1.0))
-    for task, x, y, noise in rows:
-        engine.learn(task, [x], y, noise)
-    return engine
 
 
 def predictions(engine: Engine, tasks: str = "abcd") -> Array:

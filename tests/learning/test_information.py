@@ -12,7 +12,7 @@ from motet.errors import WrongDimension
 from motet.kernels import RBF, DotProduct
 from motet.learning.information import Information
 from motet.model.tasks import Task
-from tests.learning.test_engine import GRID, Triple, triples
+from tests.learning.grid import GRID, Triple, triples
 from tests.oracles import Array
 
 MODELS = {

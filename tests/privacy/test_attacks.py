@@ -27,7 +27,7 @@ from motet.privacy.attacks import (
 )
 from motet.privacy.difference import Difference, contribution
 from tests.privacy import victims as attacks
-from tests.privacy.victims import INDIVIDUAL, Score, Trials, small_catalogue
+from tests.privacy.victims import INDIVIDUAL, Score, Trials, small_catalogue, small_model
 
 ARTISTS = music.artists()
 LISTENERS, RATINGS, VICTIMS = 3000, 5, 10
@@ -296,10 +296,6 @@ TRIALS: dict[str, Callable[[Trials], Score]] = {
 @pytest.fixture(scope="module")
 def trials() -> Trials:
     return Trials(small_model(Landmarks(small_catalogue())))
-
-
-def small_model(basis: Any) -> Model:
-    return Model(music.COMMON, INDIVIDUAL, 0.07, 3e-4, basis=basis, catalogue=small_catalogue())
 
 
 @pytest.mark.slow

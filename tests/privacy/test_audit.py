@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from motet import Disclosed, Engine, Landmarks, Model
 from motet.cli.app import app
 from motet.kernels import RBF
-from tests.privacy.test_attacks import small_model
-from tests.privacy.victims import Trials
+from tests.privacy.victims import Trials, small_model
 
 
 def run(*arguments: object) -> tuple[int, str, str]:

@@ -172,3 +172,7 @@ def small_catalogue() -> Catalogue:
     whole = music.artists()
     at = np.arange(0, 4 * ARTISTS, 4)
     return Catalogue([whole.names[k] for k in at], whole.vectors[at])
+
+
+def small_model(basis: Any) -> Model:
+    return Model(music.COMMON, INDIVIDUAL, 0.07, 3e-4, basis=basis, catalogue=small_catalogue())

@@ -26,7 +26,7 @@ from motet.errors import (
 from motet.kernels import RBF, DotProduct, ExpSineSquared, Identity
 from motet.release.disclosed import TENSORS
 from motet.release.file import pack
-from tests.learning.test_engine import GRID, Triple, learned, triples
+from tests.learning.grid import GRID, Triple, learned, triples
 from tests.streams import CASES, engine_of, probes, problem
 
 ITEMS = Catalogue(["a", "b", "c"], [[1.0, 0.1], [0.0, 1 / 3], [2.0, 5.0]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from motet.store.clients import enroll
 from motet.store.examples import Addition, Example
 from motet.store.releases import pin
 from motet.store.store import Store
+from motet.store.verify import verify
 from motet.study.study import Study
 
 BEGIN, EVERY = 1_000_000.0, 10.0  # seconds
@@ -102,3 +103,14 @@ def reopened(path: Path, now: float) -> LocalStudy:
     study = LocalStudy(path, begun=False)
     study.now = now
     return study
+
+
+@contextmanager
+def silent(_: int) -> Iterator[Callable[[int], None]]:
+    yield lambda _: None
+
+
+def states(study: LocalStudy | Study) -> dict[str, str]:
+    """Checks that are not ok."""
+    checks = verify(study if isinstance(study, Study) else study.study, silent)
+    return {check.name: check.state for check in checks if check.state != "ok"}

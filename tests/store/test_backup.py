@@ -25,8 +25,7 @@ from motet.store.releases import Gap, current_ledger, gaps
 from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
 from tests.scenarios.harness import CURVES, parts, poll, write_study
-from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened
-from tests.store.test_verify import states
+from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, states
 
 
 def saved(study: LocalStudy, name: str = "backup.zip") -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,32 +16,17 @@ from sqlalchemy import Connection, func, select, text
 from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, UnknownTask
 from motet.store import clients
 from motet.store import examples as stored
-from motet.store.clients import Enrollment, client_with_token, enroll, list_clients
-from motet.store.examples import Added, Addition, Example
+from motet.store.clients import client_with_token, enroll, list_clients
+from motet.store.examples import Added, Addition
 from motet.store.log import changed_since
 from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Store, put
 from motet.store.writer import commit
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
-    yield opened
-    opened.close()
-
-
-def enrolled(store: Store, *names: str) -> list[Enrollment]:
-    with store.transaction() as c:
-        return enroll(c, names)
+from tests.store.empty_store import enrolled, example
 
 
 def applied(store: Store, commands: Sequence[Callable[[Connection], object]]) -> list[object]:
     return commit(store, commands)
-
-
-def example(id: str, y: float = 1.0) -> Example:
-    return Example(id, struct.pack("<d", 0.5), y, 1.0)
 
 
 def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,18 +16,7 @@ from motet.store import clients, examples
 from motet.store.clients import list_clients
 from motet.store.verify import verify
 from motet.study.study import Study
-from tests.store.local_study import EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened
-
-
-@contextmanager
-def silent(_: int) -> Iterator[Callable[[int], None]]:
-    yield lambda _: None
-
-
-def states(study: LocalStudy | Study) -> dict[str, str]:
-    """Checks that are not ok."""
-    checks = verify(study if isinstance(study, Study) else study.study, silent)
-    return {check.name: check.state for check in checks if check.state != "ok"}
+from tests.store.local_study import EXACT, FIXED, PER_CLIENT, PRIVATE, local_study, reopened, silent, states
 
 
 @pytest.mark.parametrize("body", [EXACT, FIXED, PRIVATE, PER_CLIENT], ids=["growing", "fixed", "private", "per client"])

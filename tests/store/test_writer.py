@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +15,7 @@ from motet.store import clients, examples
 from motet.store.examples import Addition
 from motet.store.store import Store
 from motet.store.writer import Writer
-from tests.store.test_store import enrolled, example
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
-    yield opened
-    opened.close()
+from tests.store.empty_store import enrolled, example
 
 
 def held(writer: Writer) -> tuple[threading.Event, threading.Event]:

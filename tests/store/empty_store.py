@@ -1,0 +1,18 @@
+"""Clients and examples for a store that no study has."""
+
+from __future__ import annotations
+
+import struct
+
+from motet.store.clients import Enrollment, enroll
+from motet.store.examples import Example
+from motet.store.store import Store
+
+
+def enrolled(store: Store, *names: str) -> list[Enrollment]:
+    with store.transaction() as c:
+        return enroll(c, names)
+
+
+def example(id: str, y: float = 1.0) -> Example:
+    return Example(id, struct.pack("<d", 0.5), y, 1.0)
