@@ -24,3 +24,9 @@ def test_readme_links_lead_somewhere() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_files_that_are_named_exist() -> None:
+    for page in [*SOURCES, ROOT / "CONTRIBUTING.md"]:
+        named = re.findall(r"\b(?:src|tests|docs|benchmarks|experiments)/[\w/-]+\.(?:py|md)\b", page.read_text("utf-8"))
+        assert [name for name in named if not (ROOT / name).exists()] == [], page.name
