@@ -39,12 +39,16 @@ MODELS = {
 }
 
 
-def release_of(name: str) -> Disclosed:
+def engine_for(name: str) -> Engine:
     engine = Engine(MODELS[name])
     engine.learn_many(
         ["u", "u", "v", "v", "w"], ITEMS.rows[[0, 1, 2, 0, 1]], [0.1, 1 / 3, 2.0, 7.0, 1e-3], [0.1, 1, 2, 1, 3]
     )
-    return engine.disclose()
+    return engine
+
+
+def release_of(name: str) -> Disclosed:
+    return engine_for(name).disclose()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -173,6 +177,20 @@ def test_a_passive_client_with_a_kernel_of_its_own_and_inputs_never_seen() -> No
     X = np.vstack([probes(p), probes(p) + 10.0])
     np.testing.assert_allclose(estimate.predict(X), expected.predict(X), rtol=0, atol=1e-8 * np.abs(p.y).max())
     np.testing.assert_allclose(estimate.a, expected.a, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_active_clients_mean_comes_from_its_coefficients_alone(name: str) -> None:
+    """Algorithm 6: nothing is factored before a standard deviation is asked for."""
+    engine = engine_for(name)
+    release, mine = Disclosed.from_bytes(engine.disclose().to_bytes()), engine.coefficients("u")
+    estimate = release.active_estimate(mine)
+    average, mean = release.average(ITEMS.rows), estimate.predict(ITEMS.rows)
+    assert "posterior" not in vars(release)
+    doubled = release.active_estimate(replace(mine, a=2 * mine.a)).predict(ITEMS.rows)
+    np.testing.assert_allclose(doubled - average, 2 * (mean - average), rtol=1e-9, atol=1e-12)
+    expected = engine.predict_many(["u"] * 3, ITEMS.rows, return_std=True)
+    np.testing.assert_allclose(estimate.predict(ITEMS.rows, return_std=True), expected, rtol=1e-9)
 
 
 def test_top_among_rows() -> None:
