@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +24,6 @@ from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Store, put
 from motet.store.writer import commit
 from tests.store.empty_store import enrolled, example
-
-
-def applied(store: Store, commands: Sequence[Callable[[Connection], object]]) -> list[object]:
-    return commit(store, commands)
 
 
 def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
@@ -52,7 +49,7 @@ def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
 
 def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
     ann, bob = enrolled(store, "ann", "bob")
-    done = applied(
+    done = commit(
         store,
         [
             Addition.of(ann.id, [example("1")], 2),
@@ -131,7 +128,7 @@ def test_the_log_tells_all_that_happened_in_order(
             "remove": partial(stored.remove, client=client, id=id),
             "forget": partial(clients.forget, client=client),
         }
-        (done,) = applied(store, [actions[kind]])
+        (done,) = commit(store, [actions[kind]])
         if isinstance(done, Exception):
             continue
         if kind == "add" and (client, id) not in used:
@@ -169,10 +166,36 @@ def test_a_store_is_opened_again_and_a_newer_one_is_refused(tmp_path: Path) -> N
         Store(url)
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "mysql://localhost/x", "oracle+oracledb://x"])
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://me:secret@localhost/x", "oracle+oracledb://x", "sqlite+other:///x"]
+)
 def test_other_databases_are_refused(url: str) -> None:
-    with pytest.raises(InvalidStore, match=r"store\.url"):
+    with pytest.raises(InvalidStore, match=r'^store\.url: expected "sqlite:///file.db" or "postgresql') as refused:
         Store(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_database_that_cannot_be_opened_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "junk.db").write_bytes(b"something else, long enough to be read as a header" * 20)
+    for name, reason in (("folder.db", "unable to open database file"), ("junk.db", "file is not a database")):
+        with pytest.raises(InvalidStore, match=f"{name}: expected a study's database, got {reason}; ") as refused:
+            Store(f"sqlite:///{tmp_path / name}")
+        assert len(str(refused.value).splitlines()) == 1
+
+
+def test_postgresql_is_refused_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/study"
+    with pytest.raises(
+        InvalidStore, match=r"^study: expected .* refused.*; check that the server is running"
+    ) as refused:
+        Store(url)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidStore, match=r"needs psycopg: pip install 'motet\[postgres\]'") as missing:
+        Store(url)
+    for error in (refused, missing):
+        assert "secret" not in str(error.value)
+        assert len(str(error.value).splitlines()) == 1
 
 
 def test_another_process_reads_while_one_writes(store: Store, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from motet.store.writer import Writer
 from tests.store.empty_store import enrolled, example
 
 
-def held(writer: Writer) -> tuple[threading.Event, threading.Event]:
-    """Keeps the writer busy until told: has it begun, may it end."""
+def paused(writer: Writer) -> tuple[threading.Event, threading.Event]:
+    """A writer that is busy until told: the events that it has begun, and that it may end."""
     begun, may_end = threading.Event(), threading.Event()
 
     def wait(_: Connection) -> None:
@@ -36,7 +36,7 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
     commits = []
     event.listen(store.engine, "commit", lambda _: commits.append(1))
     writer = Writer(store)
-    _, may_end = held(writer)
+    _, may_end = paused(writer)
     futures = [writer.submit(Addition.of(who.id, [example(f"{k}")], 20)) for k in range(30) for who in (ann, bob)]
     may_end.set()
     writer.close()
@@ -50,7 +50,7 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
 def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store, max_queued=2)
-    _, may_end = held(writer)
+    _, may_end = paused(writer)
     add = Addition.of(ann.id, [example("1")], 9)
     taken = [writer.submit(add), writer.submit(add)]
     with pytest.raises(Busy, match="try again"):
@@ -89,7 +89,7 @@ def test_removed_examples_are_off_the_disk_when_answered(store: Store, tmp_path:
 def test_who_went_away_stops_nobody_else(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
-    _, may_end = held(writer)
+    _, may_end = paused(writer)
     first, second = (writer.submit(Addition.of(ann.id, [example(id)], 9)) for id in ("gone", "here"))
     assert first.cancel()
     may_end.set()

@@ -28,6 +28,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     advice: ClassVar[str]  # for a database that cannot be used
     backup_advice: ClassVar[str] = ""  # for a database that is not a file
+    snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
     @abstractmethod
     def open(self, url: URL) -> Engine: ...
@@ -115,14 +116,14 @@ class PostgreSQL(Dialect):
 
     name = "PostgreSQL"
     backup_advice = "back it up with pg_dump"
+    snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
     advice = "check that the server is running, and its address, user and password"
 
     def open(self, url: URL) -> Engine:
         return self._engine(url, pool_pre_ping=True)
 
     def open_read_only(self, url: URL) -> Engine:
-        read_only = {"postgresql_readonly": True}
-        return self._engine(url, isolation_level="REPEATABLE READ", execution_options=read_only)
+        return self._engine(url, execution_options=self.snapshot_options)
 
     def _engine(self, url: URL, **options: Any) -> Engine:
         try:

@@ -50,7 +50,8 @@ class Store:
     def snapshot(self) -> Iterator[Connection]:
         """The database at one moment, to read from."""
         try:
-            with self.engine.connect() as connection, connection.begin():
+            options = self._dialect.snapshot_options
+            with self.engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except SQLAlchemyError as error:
             raise unavailable(error) from error

@@ -1,0 +1,90 @@
+"""Examples against a study's limits: which are refused, and that many are checked as one by one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as configured
+from hypothesis import strategies as st
+
+from motet import Engine
+from motet.errors import InvalidData, InvalidNoise, WrongDimension
+from motet.study.limits import check_example, check_examples
+from tests.study.studies import EXACT, NAMED, SHORT, changed, load
+
+
+def test_examples_by_name(tmp_path: Path) -> None:
+    study = load(tmp_path, NAMED)
+    row, y, noise = check_example(study, "leaf", -1, 2)
+    np.testing.assert_array_equal(row, [1, 0.5, 1.5])
+    assert (y, noise) == (-1.0, 2.0)
+    np.testing.assert_array_equal(check_example(study, row, 0.0)[0], row)
+    Engine(study.model).learn("me", row, y, noise)
+    with pytest.raises(InvalidData, match=r"'leave' is not among the catalogue's 3 names; did you mean 'leaf'\?"):
+        check_example(study, "leave", 0.0)
+    with pytest.raises(InvalidData, match="x must be a name in the catalogue, got numbers"):
+        check_example(study, [1, 0.5, 1.6], 0.0)
+    with pytest.raises(InvalidData, match="x must be a name in the catalogue, got 3"):
+        check_example(study, 3, 0.0)
+
+
+def test_examples_of_numbers(tmp_path: Path) -> None:
+    study = load(tmp_path, changed(SHORT, {"dimension = 1": "dimension = 1\nbounds = [0, 2]"}))
+    row, y, noise = check_example(study, [-0.0], 5, 0.01)
+    assert row.tobytes() == np.zeros(1).tobytes()
+    assert (y, noise) == (5.0, 0.01)
+    refusals: list[tuple[Any, Any, Any, type[InvalidData], str]] = [
+        ("rose", 0, 1, InvalidData, 'x must be a list of 1 numbers, got "rose"'),
+        ([1, 2], 0, 1, WrongDimension, "x must have 1 numbers, got 2"),
+        ([True], 0, 1, InvalidData, r"x must be a list of 1 numbers, got \[true\]"),
+        ([float("nan")], 0, 1, InvalidData, "x must be a list of 1 numbers"),
+        ([[1]], 0, 1, InvalidData, "x must be a list of 1 numbers"),
+        (None, 0, 1, InvalidData, "x must be a list of 1 numbers, got null"),
+        ([2.5], 0, 1, InvalidData, "expected a number from 0 to 2, got 2.5"),
+        ([1], 5.1, 1, InvalidData, "y must be a number from -5 to 5, got 5.1"),
+        ([1], "5", 1, InvalidData, 'y must be a number from -5 to 5, got "5"'),
+        ([1], float("nan"), 1, InvalidData, "y must be a number from -5 to 5, got NaN"),
+        ([1], 10**5000, 1, InvalidData, "y must be a number from -5 to 5, got something very large"),
+        ([1], 0, 0, InvalidNoise, "noise must be a variance from 0.01 to 100, got 0"),
+        ([1], 0, None, InvalidNoise, "noise must be a variance from 0.01 to 100, got null"),
+    ]
+    for x, y, noise, error, message in refusals:
+        with pytest.raises(error, match=message):
+            check_example(study, x, y, noise)
+
+
+ODD = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 2.0, 2.5, 5.0, -5.1, 100.0, 1, True, "rose", None, 1e200]
+
+
+@given(
+    xs=st.lists(st.sampled_from([[v] for v in ODD] + [[1.0]] * 20 + [[1.0, 2.0], [], "rose"]), min_size=1, max_size=4),
+    data=st.data(),
+)
+@configured(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_many_examples_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any], data: st.DataObject) -> None:
+    study = load(tmp_path, changed(SHORT, {"dimension = 1": "dimension = 1\nbounds = [0, 2]"}))
+    columns = [data.draw(st.lists(st.sampled_from(ODD + [1.5] * 30), min_size=len(xs), max_size=len(xs))) for _ in "yn"]
+    outcomes: list[Any] = []
+    for k, given_one in enumerate(zip(xs, *columns)):
+        try:
+            outcomes.append(check_example(study, *given_one))
+        except InvalidData as error:
+            with pytest.raises(type(error), match=re.escape(str(error))) as refused:
+                check_examples(study, xs, *columns)
+            assert f"{refused.value.where}.".startswith(f"examples.{k}.")
+            return
+    rows, y, noise = check_examples(study, xs, *columns)
+    assert rows.tobytes() == np.array([row for row, _, _ in outcomes]).tobytes()
+    assert list(zip(y, noise)) == [(one, variance) for _, one, variance in outcomes]
+
+
+def test_without_limits_an_output_is_any_number(tmp_path: Path) -> None:
+    study = load(tmp_path, changed(EXACT, {"y = [-5.0, 5.0]": ""}))
+    assert check_example(study, [1e9], 1e9)[1] == 1e9
+    with pytest.raises(InvalidData, match="y must be a number"):
+        check_example(study, [1.0], float("inf"))
