@@ -34,7 +34,13 @@ QUICK = (
     "store",
     "study",
 )
-LONG = ("test_wheel.py", "music", "scenarios/test_kills.py", "test_docs.py", "privacy/test_private_under_attack.py")
+LONG = (
+    "test_wheel.py",
+    "music",
+    "scenarios/test_kills.py",
+    "test_docs.py",
+    "privacy/test_attacks_on_private_releases.py",
+)
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
 
 

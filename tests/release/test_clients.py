@@ -18,8 +18,8 @@ from motet.release import clients as many
 from motet.release.clients import Member
 from motet.release.disclosed import Estimate
 from tests.oracles import Problem
-from tests.privacy.test_mechanism import MODELS as PRIVATE
-from tests.privacy.test_mechanism import mechanism, rounded_gaussian, rows_of, study
+from tests.privacy.worlds import MODELS as PRIVATE
+from tests.privacy.worlds import mechanism, rounded_gaussian, rows_of, study
 from tests.streams import CASES, engine_of, probes, problem
 
 

@@ -1,4 +1,4 @@
-"""Every attack succeeds against exact releases, and says so only where it does."""
+"""Every attack succeeds against releases without noise, and claims certainty only if it does."""
 
 from __future__ import annotations
 
