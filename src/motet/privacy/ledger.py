@@ -109,7 +109,7 @@ def _scale(epsilon: float, delta: float, releases: int) -> float:
     lower = math.sqrt(releases / 200)  # ρ = 100, more than an ε of 20 allows
     try:
         return float(
-            _opendp().binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=(lower, upper))
+            _opendp().mod.binary_search(lambda s: epsilon_of(s, delta, releases) <= epsilon, bounds=(lower, upper))
         )
     except ValueError:
         raise InvalidModel(
@@ -120,9 +120,9 @@ def _scale(epsilon: float, delta: float, releases: int) -> float:
 @cache
 def epsilon_of(scale: float, delta: float, releases: int) -> float:
     """ε of this many releases with noise of this scale, at δ."""
-    dp = _opendp()
-    composition = dp.c.make_composition([_gaussian(scale * UNIT)] * releases)
-    return float(dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(composition), delta).map(float(UNIT))[0])
+    c = _opendp().combinators
+    composition = c.make_composition([_gaussian(scale * UNIT)] * releases)
+    return float(c.make_fix_delta(c.make_zCDP_to_approxDP(composition), delta).map(float(UNIT))[0])
 
 
 def opendp_noise(total: Whole, deviation: float) -> Whole:
@@ -134,14 +134,20 @@ def _gaussian(deviation: float) -> Any:
     dp = _opendp()
     if not math.isfinite(deviation):
         raise InvalidModel(f"the noise needs a finite standard deviation, got {deviation}")
-    return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), deviation)
+    whole = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
+    return dp.measurements.make_gaussian(whole, dp.metrics.l2_distance(T="f64"), deviation)
 
 
 @cache
 def _opendp() -> Any:
+    """Its modules one by one: its prelude imports much of scikit-learn."""
     try:
-        import opendp.prelude as dp
+        import opendp.combinators
+        import opendp.domains
+        import opendp.measurements
+        import opendp.metrics
+        import opendp.mod
     except ImportError:
         raise MotetError("private releases need OpenDP: pip install 'motet[server]'") from None
-    dp.enable_features("contrib")
-    return dp
+    opendp.mod.enable_features("contrib")
+    return opendp
