@@ -1,1 +1,1 @@
-"""What can be claimed only after it has been measured: privacy against utility."""
+"""Measurements behind the docs' claims: privacy against utility."""

@@ -1,4 +1,4 @@
-"""The figure of the docs: the share kept over ε and over rank, and what bands hold."""
+"""The figure of the docs: the share kept over ε and over rank, and how often bands contain the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from experiments.tables import AVERAGE, BAND, EXACT, PASSIVE, SETTINGS, Measured, mean_and_error
+from experiments.tables import AVERAGE, BAND, PASSIVE, SETTINGS, WITHOUT_NOISE, Measured, mean_and_error
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -52,7 +52,7 @@ def _shares(ax: Any, values: Measured, along: int, title: str) -> None:
 
 def _bands(ax: Any, values: Measured) -> None:
     """Coverage of new listeners' tastes and of the average, for both settings."""
-    names = [EXACT, "ε = 3", "ε = 1"]
+    names = [WITHOUT_NOISE, "ε = 3", "ε = 1"]
     ax.axhspan(100 * BAND[0], 100 * BAND[1], color="#eeeeee", lw=0)
     ax.axhline(90, color=GREY, lw=1, ls=":")
     for (k, setting), style in zip(enumerate(SETTINGS), ("o", "s")):

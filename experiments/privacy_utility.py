@@ -1,7 +1,7 @@
 """``python -m experiments.privacy_utility [--seeds N] [--users N] [--quick]``: what privacy costs on the music study.
 
-Measures the share of the gain of exact sharing that private releases keep, and whether their bands hold the truth;
-prints it, and writes PRIVACY.md and the figure of the docs. Data are seeded; the noise is OpenDP's, anew each time.
+Measures the share of the gain of sharing without noise that private releases keep, and how often their bands contain
+the truth; prints both, and writes PRIVACY.md and the figure of the docs. Data are seeded, noise is not.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ from experiments.study import (
     Setting,
     Study,
     artists,
-    check,
     estimates,
     last_of_ten,
     learned,
     mechanism,
+    ratings,
     skewed,
-    table,
 )
 from motet import Disclosed
 from motet.music.simulation import Listeners, simulate
@@ -45,16 +44,16 @@ from motet.privacy.mechanism import Mechanism, release
 
 RESULTS = Path(__file__).parent / "PRIVACY.md"
 WORKERS = 2
-NEW = 200  # listeners whose bands are looked at: so many who are in the release, and so many who are not
-WIDTH = 1.645  # deviations on either side of a 90 % band
+BAND_LISTENERS = 200  # whose bands are measured: this many in the release, and this many who are not
+BAND_WIDTH = 1.645  # standard deviations on either side of a 90 % band
 
-Found: TypeAlias = list[tuple[tables.Key, float]]
-Job: TypeAlias = Callable[[], Found]
+Measurements: TypeAlias = list[tuple[tables.Key, float]]
+Job: TypeAlias = Callable[[], Measurements]
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is measured."""
+    """The number of simulations and settings to measure."""
 
     seeds: int
     users: int
@@ -65,29 +64,29 @@ class Extent:
     def jobs(self) -> list[Job]:
         """Longest first, so that the cores end together."""
         seeds = range(self.seeds)
-        grid = [partial(over, seed, users, self) for users in sorted(self.grid_users, reverse=True) for seed in seeds]
+        shares = [partial(grid, seed, users, self) for users in sorted(self.grid_users, reverse=True) for seed in seeds]
         robust = [partial(robustness, seed, self.users) for seed in seeds]
-        return [*grid, *robust, *(partial(calibration, seed, self.users) for seed in seeds)]
+        return [*shares, *robust, *(partial(calibration, seed, self.users) for seed in seeds)]
 
 
-# --- what is measured, for one seed ---
+# --- measurements for one seed ---
 
 
-def over(seed: int, users: int, extent: Extent) -> Found:
+def grid(seed: int, users: int, extent: Extent) -> Measurements:
     """Shares over ε and rank."""
     study = Study.of(simulate(artists(), users, EXAMPLES, seed))
-    found: Found = []
+    measurements: Measurements = []
     for rank in extent.ranks:
         public = mechanism(rank=rank)
         engine = learned(public.model, study.listeners)
         for epsilon in extent.epsilons:
             disclosed = release(engine, public, Ledger(epsilon=epsilon)).disclosed
-            found.append((("grid", epsilon, users, rank), study.share(disclosed)))
-    return found
+            measurements.append((("grid", epsilon, users, rank), study.share(disclosed)))
+    return measurements
 
 
-def robustness(seed: int, users: int) -> Found:
-    """The three goals as they are, and where the study knows less of its listeners than it thinks."""
+def robustness(seed: int, users: int) -> Measurements:
+    """The three goals, as they are and with a study file that is wrong about its listeners."""
     plain = simulate(artists(), users, EXAMPLES, seed)
     study, popular = Study.of(plain), Study.of(skewed(plain, seed))
     cases = {
@@ -109,20 +108,20 @@ def goals(study: Study, public: Mechanism) -> Iterable[float]:
     yield study.share(last_of_ten(public, study.listeners, 3.0))
 
 
-def calibration(seed: int, users: int) -> Found:
-    """How much of the truth is in 90 % bands, for the settings in use and for those of the simulation."""
-    listeners = simulate(artists(), users + NEW, EXAMPLES, seed)
+def calibration(seed: int, users: int) -> Measurements:
+    """How much of the truth is inside 90 % bands, for the settings in use and for those of the simulation."""
+    listeners = simulate(artists(), users + BAND_LISTENERS, EXAMPLES, seed)
     inside = listeners.user < users
-    found: Found = []
+    measurements: Measurements = []
     for name, setting in zip(tables.SETTINGS, (CHOSEN, SIMULATION)):
         for release_name, disclosed in releases(setting, listeners, inside):
             for who, fraction in covered(disclosed, listeners, users).items():
-                found.append((("bands", name, release_name, who), fraction))
-    return found
+                measurements.append((("bands", name, release_name, who), fraction))
+    return measurements
 
 
 def releases(setting: Setting, listeners: Listeners, which: Bools) -> Iterable[tuple[str, Disclosed]]:
-    yield tables.EXACT, learned(setting.model(rank=None), listeners, which).disclose()
+    yield tables.WITHOUT_NOISE, learned(setting.model(rank=None), listeners, which).disclose()
     public = mechanism(setting)
     engine = learned(public.model, listeners, which)
     for epsilon in (3.0, 1.0):
@@ -131,17 +130,16 @@ def releases(setting: Setting, listeners: Listeners, which: Bools) -> Iterable[t
 
 def covered(disclosed: Disclosed, listeners: Listeners, users: int) -> dict[str, float]:
     """The fraction of true values inside the bands of new listeners, of active ones, and of the average."""
-    groups = {tables.PASSIVE: np.arange(users, users + NEW)}
-    if disclosed.policy == "private":  # an exact release tells an active listener its own ratings back
-        groups[tables.ACTIVE] = np.arange(min(NEW, users))
-    artist, rating = table(listeners)
+    groups = {tables.PASSIVE: np.arange(users, users + BAND_LISTENERS)}
+    if disclosed.policy == "private":  # a release without noise returns an active listener its own ratings
+        groups[tables.ACTIVE] = np.arange(min(BAND_LISTENERS, users))
+    artist, rating = ratings(listeners)
     fractions = {}
     for name, who in groups.items():
-        check(disclosed, listeners, who[:3])
         mean, std = estimates(disclosed, artist[who], rating[who])
-        fractions[name] = float(np.mean(np.abs(mean - listeners.tastes[who]) <= WIDTH * std))
+        fractions[name] = float(np.mean(np.abs(mean - listeners.tastes[who]) <= BAND_WIDTH * std))
     mean, std = disclosed.average(artists().rows, return_std=True)
-    fractions[tables.AVERAGE] = float(np.mean(np.abs(mean - 0.25 * listeners.average) <= WIDTH * std))
+    fractions[tables.AVERAGE] = float(np.mean(np.abs(mean - 0.25 * listeners.average) <= BAND_WIDTH * std))
     return fractions
 
 
@@ -182,7 +180,7 @@ def main() -> None:
         extent = Extent(2, chosen.users, grid_users=(1_000,), ranks=(40, 80), epsilons=(1.0, 3.0))
     console = Console()
     values = measured(extent.jobs(), console)
-    shown = tables.all_of(values, users=extent.users)
+    shown = tables.all_tables(values, users=extent.users)
     for one in shown:
         console.print(one.rich())
     if not chosen.quick:

@@ -1,6 +1,7 @@
-"""The music study and its private releases: what every listener makes of them, and how much of the gain they keep.
+"""The music study and its private releases: every listener's estimate, and how much of the gain of sharing is kept.
 
-The share kept is (RMSE separate − RMSE private) / (RMSE separate − RMSE exact), over preferences for all artists.
+The share kept is (RMSE separate − RMSE private) / (RMSE separate − RMSE without noise), over preferences for all
+artists.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Setting:
-    """What the study file says about listeners."""
+    """The settings of the study file that describe listeners."""
 
     alpha: float
     lam: float
     sigma2: float
 
     def model(self, rank: int | None = RANK) -> Model:
-        """With a public basis of this rank, or with the exact growing one."""
+        """With a public basis of this rank, or with the growing one if it is None."""
         basis = None if rank is None else Eigen(artists(), rank)
-        given = COMMON, INDIVIDUAL, self.alpha, self.lam
-        return Model(*given, bias="none", basis=basis, sigma2=self.sigma2, catalogue=artists())
+        kernels = COMMON, INDIVIDUAL
+        return Model(*kernels, self.alpha, self.lam, bias="none", basis=basis, sigma2=self.sigma2, catalogue=artists())
 
 
 CHOSEN = Setting(ARTICLE["alpha"], ARTICLE["lam"], 0.6)
@@ -52,11 +53,11 @@ def artists() -> Catalogue:
 
 @cache
 def mechanism(setting: Setting = CHOSEN, rank: int = RANK, factor: float = 1.0) -> Mechanism:
-    """The public part; ``factor`` makes C_η wrong."""
-    right = Mechanism(setting.model(rank), examples=EXAMPLES)
+    """The public part of the private releases; a ``factor`` other than 1 makes C_η wrong."""
+    plain = Mechanism(setting.model(rank), examples=EXAMPLES)
     if factor == 1.0:
-        return right
-    return Mechanism(right.model, examples=EXAMPLES, C_eta=factor * right.clip.C_eta)
+        return plain
+    return Mechanism(plain.model, examples=EXAMPLES, C_eta=factor * plain.clip.C_eta)
 
 
 def skewed(listeners: Listeners, seed: int) -> Listeners:
@@ -87,12 +88,12 @@ def last_of_ten(mechanism: Mechanism, listeners: Listeners, epsilon: float) -> D
     when = listeners.user * RELEASES // len(listeners.tastes)
     for k in range(RELEASES):
         learn(engine, listeners, when == k)
-        made = release(engine, mechanism, ledger, earlier=noisy, version=k + 1)
-        ledger, noisy = made.ledger, [*noisy, made.noisy]
-    return made.disclosed
+        latest = release(engine, mechanism, ledger, earlier=noisy, version=k + 1)
+        ledger, noisy = latest.ledger, [*noisy, latest.noisy]
+    return latest.disclosed
 
 
-# --- what clients make of a release ---
+# --- estimates of clients, and their errors ---
 
 
 def estimates(disclosed: Disclosed, artist: Index, rating: Array) -> tuple[Array, Array]:
@@ -103,41 +104,29 @@ def estimates(disclosed: Disclosed, artist: Index, rating: Array) -> tuple[Array
     return np.array(means), np.array(deviations)
 
 
-def table(listeners: Listeners) -> tuple[Index, Array]:
+def ratings(listeners: Listeners) -> tuple[Index, Array]:
     """Artists and ratings, a row for each listener."""
     return listeners.artist.reshape(-1, EXAMPLES), listeners.rating.reshape(-1, EXAMPLES)
 
 
-def check(disclosed: Disclosed, listeners: Listeners, users: Index) -> None:
-    """Raises unless ``estimates`` are what these clients compute from the release themselves."""
-    artist, rating = (a[users] for a in table(listeners))
-    fast = estimates(disclosed, artist, rating)
-    for k in range(len(users)):
-        estimate = disclosed.estimate(artists().rows[artist[k]], rating[k])
-        slow = estimate.predict(artists().rows, return_std=True)
-        for name, a, b in zip(("means", "deviations"), fast, slow):
-            if (worst := np.abs(a[k] - b).max()) > 1e-9:
-                raise ArithmeticError(f"{name} of listener {users[k]} differ by {worst:.1e} from a client's own")
-
-
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Listeners, and the errors of learning them separately and of sharing exactly."""
+    """Listeners, and the errors of learning them separately and of sharing without noise."""
 
     listeners: Listeners
     separate: float
-    exact: float
+    without_noise: float
 
     @classmethod
     def of(cls, listeners: Listeners, setting: Setting = CHOSEN) -> Study:
-        models = (given.model(rank=None) for given in (replace(setting, alpha=0.0), setting))
+        models = (one.model(rank=None) for one in (replace(setting, alpha=0.0), setting))
         errors = (rmse(learned(model, listeners).predict_all(artists().rows), listeners) for model in models)
         return cls(listeners, *errors)
 
     def share(self, disclosed: Disclosed) -> float:
-        error = rmse(estimates(disclosed, *table(self.listeners))[0], self.listeners)
-        return (self.separate - error) / (self.separate - self.exact)
+        error = rmse(estimates(disclosed, *ratings(self.listeners))[0], self.listeners)
+        return (self.separate - error) / (self.separate - self.without_noise)
 
 
-def rmse(found: Array, listeners: Listeners) -> float:
-    return float(np.sqrt(np.mean((preference(found) - preference(listeners.tastes)) ** 2)))
+def rmse(means: Array, listeners: Listeners) -> float:
+    return float(np.sqrt(np.mean((preference(means) - preference(listeners.tastes)) ** 2)))

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from rich.table import Table as RichTable
 
-Key: TypeAlias = tuple[Any, ...]  # what was measured
+Key: TypeAlias = tuple[Any, ...]  # of a measurement
 Measured: TypeAlias = dict[Key, list[float]]  # over seeds
 
 GOALS = {"ε = 3": 0.95, "ε = 1": 0.91, "last of ten, total ε = 3": 0.93}
 BAND = 0.85, 0.95
 PLAIN = "as simulated"
 SETTINGS = "0.0714, 0.6, 3.2e-4", "0.1, 0.625, 1.6e-4: the simulation's"
-EXACT, PASSIVE, ACTIVE, AVERAGE = "exact", "new listeners", "listeners in the release", "the average"
+WITHOUT_NOISE, PASSIVE, ACTIVE, AVERAGE = "without noise", "new listeners", "listeners in the release", "the average"
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ def markdown(tables: Sequence[Table], seeds: int) -> str:
     lines = ["# Privacy and utility", "", "Written by `python -m experiments.privacy_utility`.", ""]
     lines += ["<!-- --8<-- [start:table] -->", ""]  # the docs show what is between these marks
     lines += [
-        "Share kept: (RMSE separate − RMSE private) / (RMSE separate − RMSE exact), of preferences for all 489 "
-        "artists. δ = 1e-5; α = 0.0714, σ² = 0.6, λ = 3.2e-4 unless said; five ratings a listener; "
-        "OpenDP's noise, so that runs differ a little; "
+        "Share kept: (RMSE separate − RMSE private) / (RMSE separate − RMSE without noise), of preferences for all 489 "
+        "artists. δ = 1e-5; α = 0.0714, σ² = 0.6, λ = 3.2e-4 unless given; five ratings per listener; "
+        "OpenDP's noise, so runs differ a little; "
         f"means of {seeds} simulated studies ± standard errors.",
         "",
     ]
@@ -51,12 +51,12 @@ def markdown(tables: Sequence[Table], seeds: int) -> str:
     return "\n".join([*lines, "<!-- --8<-- [end:table] -->"]) + "\n"
 
 
-def all_of(values: Measured, *, users: int) -> list[Table]:
+def all_tables(values: Measured, *, users: int) -> list[Table]:
     return [_goals(values, users), _grid(values), _robust(values, users), _bands(values, users)]
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The error is 0 where there is one value alone."""
+    """The mean and its standard error, 0 if there is only one value."""
     error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     return float(np.mean(values)), float(error)
 
@@ -71,8 +71,8 @@ def percent(values: Sequence[float] | None) -> str:
 def _goals(values: Measured, users: int) -> Table:
     rows = []
     for name, goal in GOALS.items():
-        found = values[PLAIN, name]
-        rows.append((name, percent(found), f"≥ {100 * goal:g}", "yes" if np.mean(found) >= goal else "no"))
+        shares = values[PLAIN, name]
+        rows.append((name, percent(shares), f"≥ {100 * goal:g}", "yes" if np.mean(shares) >= goal else "no"))
     caption = f"The goals: {users:,} listeners, rank 80; in the last row they join linearly over ten releases."
     return Table(caption, ("release", "share kept, %", "goal", "met"), rows)
 
@@ -90,7 +90,7 @@ def _grid(values: Measured) -> Table:
 def _robust(values: Measured, users: int) -> Table:
     cases = dict.fromkeys(key[0] for key in values if key[-1] in GOALS)
     rows = [(case, *(percent(values[case, goal]) for goal in GOALS)) for case in cases]
-    caption = f"Share kept, %, where the study's file is wrong about its listeners: {users:,} listeners, rank 80."
+    caption = f"Share kept, %, if the study file is wrong about its listeners: {users:,} listeners, rank 80."
     return Table(caption, ("case", *GOALS), rows)
 
 
@@ -98,9 +98,9 @@ def _bands(values: Measured, users: int) -> Table:
     low, high = BAND
     rows = []
     for key in dict.fromkeys(key[:3] for key in values if key[0] == "bands"):
-        found = [values.get((*key, who)) for who in (PASSIVE, ACTIVE, AVERAGE)]
-        met = all(low <= np.mean(one) <= high for one in found if one)
-        rows.append((*key[1:], *map(percent, found), "yes" if met else "no"))
+        fractions = [values.get((*key, who)) for who in (PASSIVE, ACTIVE, AVERAGE)]
+        met = all(low <= np.mean(one) <= high for one in fractions if one)
+        rows.append((*key[1:], *map(percent, fractions), "yes" if met else "no"))
     caption = (
         f"True values inside 90 % bands, %: {users:,} listeners, rank 80, the tastes of 200 others and of 200 of them, "
         f"and the average, for all artists. Goal: {100 * low:g} to {100 * high:g}."
