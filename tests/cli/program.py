@@ -22,7 +22,7 @@ from tests.scenarios.harness import FORKS, Place
 
 NOWHERE = "http://127.0.0.1:1"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
-POOL = ThreadPoolExecutor(2)  # so many commands run at once
+POOL = ThreadPoolExecutor(4)  # so many commands run at once
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,12 @@ def refused(ended: Run | Ended, *words: str) -> None:
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1), (ended.out, ended.err)
     assert ended.err.startswith("motet: ")
     assert [word for word in words if word not in ended.err] == [], ended.err
+
+
+def check_mistakes(*mistakes: tuple[str, list[object]]) -> None:
+    """Each exits with 1 and has one line on standard error that says this, and nothing else."""
+    for line, arguments in mistakes:
+        refused(run(*arguments), line)
 
 
 def rows(text: str) -> list[dict[str, str]]:

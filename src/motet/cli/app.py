@@ -76,7 +76,7 @@ NOTES = {  # what a signature does not have: the token that a command needs, and
     "release": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
     "send": "Without --tokens it needs a client's token, MOTET_TOKEN.",
     "predict": "Without --own, --average or --tokens it needs a client's token, MOTET_TOKEN.",
-    "export": "With a server's address it needs a client's token, MOTET_TOKEN.",
+    "export": "With a server's address it needs the client's token, MOTET_TOKEN.",
     "verify": "Exit code 1 also if a check failed.",
 }
 for command, examples in COMMANDS:

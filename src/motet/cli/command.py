@@ -23,6 +23,7 @@ from motet.errors import MotetError
 from motet.text import printable
 
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", bool: ""}
+MAX_NUMBER = 2**31 - 1  # of an option; a limit that is not worth showing
 EXTRAS = {"matplotlib": "plots", "pyarrow": "tables"}  # what a missing package is installed with; else the server's
 
 
@@ -67,7 +68,7 @@ class Parameter(NamedTuple):
     @property
     def limits(self) -> str:
         low, high = self.info.min, self.info.max
-        return "" if low is None else f"from {low:g}" + ("" if high is None else f" to {high}")
+        return "" if low is None else f"from {low:g}" + ("" if high is None or high >= MAX_NUMBER else f" to {high}")
 
     def expected(self) -> str:
         """The values that it takes, in words."""

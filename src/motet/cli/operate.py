@@ -45,7 +45,7 @@ def serve(
         Literal["debug", "info", "warning", "error"], typer.Option(help="Log messages from this level on.")
     ] = "info",
 ) -> None:
-    """Serve a study until Ctrl-C or a signal stops it; the first start makes the operator's token and shows it once."""
+    """Serve a study until Ctrl-C or a signal stops it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
@@ -89,7 +89,9 @@ def export(
     client: Annotated[str | None, typer.Argument(help="A client's name or id; with a file.", metavar="NAME")] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this new file, which only you can read.")] = None,
 ) -> None:
-    """Show all that a study stores of one client, as JSON: for a data request, or of yourself with MOTET_TOKEN."""
+    """Show all that a study stores about one client, as JSON. An operator gives the study's file and the client's name;
+    a client gives the server's address, and sees its own data.
+    """
     if study.startswith(("http://", "https://")):
         if client is not None:
             raise InvalidData("a server shows a client its own data only: leave the name out, or give the study's file")
@@ -161,7 +163,7 @@ def backup(
     file: Annotated[Path, typer.Argument(help="The file to write, such as monday.zip.", metavar="FILE")],
     as_json: AsJson = False,
 ) -> None:
-    """Write a whole study to one file, as it is now; its server may run meanwhile."""
+    """Write a whole study to one file, as it is now. Its server may run meanwhile."""
     from motet.store.backup import back_up
     from motet.study.study import Study
 

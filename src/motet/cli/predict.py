@@ -35,7 +35,7 @@ def predict(
         typer.Argument(metavar="INPUTS", help="A table of inputs; by default the study's whole catalogue."),
     ] = None,
     own: Annotated[
-        Path | None, typer.Option(help="A table of examples that were not sent, and are not: they stay here.")
+        Path | None, typer.Option(help="A table of private examples, none of which was ever sent: they stay here.")
     ] = None,
     client: OfClient = None,
     each: Annotated[bool, typer.Option("--each", help="Every client of --own, by its column client.")] = False,

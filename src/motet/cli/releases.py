@@ -14,7 +14,7 @@ from motet.text import iso_time
 
 
 def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
-    """Show a study's public facts: its policy and budget, its current release, and when the next one is due."""
+    """Show a study's policy and budget, its current release, and when the next one is due. Anyone may ask."""
     from motet.server.pages import facts, is_spent
 
     with server_at(url, "") as anyone:
