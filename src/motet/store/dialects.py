@@ -23,11 +23,15 @@ from motet.text import brief
 
 
 class Dialect(ABC):
-    """One kind of database: how to open it, scrub it after a removal, check it and copy it."""
+    """One kind of database: how to open it, scrub it after a removal, check it and copy it.
+
+    The defaults are those of a database server, which has programs of its own for checks and backups.
+    """
 
     name: ClassVar[str]
     advice: ClassVar[str]  # for a database that cannot be used
-    backup_advice: ClassVar[str] = ""  # for a database that is not a file
+    check_advice: ClassVar[str] = ""  # if another program checks its pages
+    backup_advice: ClassVar[str] = ""  # if another program makes its backups
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
     @abstractmethod
@@ -36,22 +40,23 @@ class Dialect(ABC):
     @abstractmethod
     def open_read_only(self, url: URL) -> Engine: ...
 
-    @abstractmethod
     def scrub(self, engine: Engine) -> bool:
         """Remove deleted rows from the files too; False if a reader kept them there."""
+        del engine
+        return True
 
-    @abstractmethod
     def damage(self, connection: Connection) -> list[str]:
-        """What a check of pages, indexes and foreign keys reports; raises NotImplementedError, with a hint, if another
-        program does this."""
+        """What a check of pages, indexes and foreign keys reports."""
+        raise NotImplementedError(self.check_advice)
 
-    @abstractmethod
     def file(self, url: URL) -> Path | None:
         """The database's file; None if it is not one file."""
+        del url
+        return None
 
-    @abstractmethod
     def copy(self, url: URL, target: Path) -> None:
         """Write a database that is a file, as it is at one moment and without deleted rows, to a new file."""
+        raise NotImplementedError(self.backup_advice)
 
 
 class SQLite(Dialect):
@@ -112,12 +117,11 @@ class SQLite(Dialect):
 
 
 class PostgreSQL(Dialect):
-    """A server, which has programs of its own for checks and backups."""
-
     name = "PostgreSQL"
+    advice = "check that the server is running, and its address, user and password"
+    check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
     backup_advice = "back it up with pg_dump"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    advice = "check that the server is running, and its address, user and password"
 
     def open(self, url: URL) -> Engine:
         return self._engine(url, pool_pre_ping=True)
@@ -130,18 +134,6 @@ class PostgreSQL(Dialect):
             return create_engine(url, **options)
         except ModuleNotFoundError as error:
             raise InvalidStore(f"this database needs {error.name}: pip install 'motet[postgres]'") from None
-
-    def scrub(self, engine: Engine) -> bool:  # noqa: ARG002
-        return True
-
-    def damage(self, connection: Connection) -> list[str]:
-        raise NotImplementedError("PostgreSQL checks its own pages: run pg_amcheck")
-
-    def file(self, url: URL) -> None:  # noqa: ARG002
-        return None
-
-    def copy(self, url: URL, target: Path) -> None:
-        raise NotImplementedError(self.backup_advice)
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

@@ -166,8 +166,8 @@ def _same_basis(a: Disclosed, b: Disclosed) -> bool:
 
 def _near(a: float | None, b: float | None) -> bool:
     """Whether two σ² agree; two that are not known do."""
-    known = [value for value in (a, b) if value is not None and np.isfinite(value)]
-    return not known or (len(known) == 2 and abs(known[0] - known[1]) <= MAX_SOLVED * abs(known[1]))
+    numbers = [value for value in (a, b) if value is not None and np.isfinite(value)]
+    return not numbers or (len(numbers) == 2 and abs(numbers[0] - numbers[1]) <= MAX_SOLVED * abs(numbers[1]))
 
 
 def _difference(a: Array, b: Array) -> float:
