@@ -25,10 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-import httpx
 import pytest
 
-from tests.scenarios.harness import END, START, children, poll
+from tests.scenarios.harness import END, START, children, is_ready, poll
 
 ROOT = Path(__file__).parents[1]
 PYTHON = re.compile(r"^```(python|text)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -210,10 +209,7 @@ class Session:
 
     def _is_ready(self, terminal: Terminal) -> bool:
         assert terminal.shell.poll() is None, terminal.printed
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
-        except httpx.TransportError:
-            return False
+        return is_ready(self.url)
 
     def _all_released(self) -> bool:
         return all(released(path) for path in self.folder.rglob("*.db"))

@@ -17,8 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-
-import httpx
+from urllib.request import urlopen
 
 from motet import Client
 from tests.scenarios import launcher
@@ -71,10 +70,19 @@ def with_free_port(study: Path) -> Path:
     return study
 
 
+def is_ready(url: str, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a server is there and ready; without httpx, whose every call would read all certificates."""
+    try:
+        with urlopen(f"{url}/readyz", timeout=5, context=context) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
 class Place:
     """A study's files and address, whichever processes serve it."""
 
-    _verify: ssl.SSLContext | bool = True
+    _context: ssl.SSLContext | None = None
 
     def __init__(self, study: Path) -> None:
         self.study = study
@@ -89,10 +97,7 @@ class Place:
         return self.client(OPERATOR)
 
     def ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=5, verify=self._verify).status_code == 200
-        except httpx.TransportError:
-            return False
+        return is_ready(self.url, self._context)
 
     def on_disk(self, value: bytes) -> bool:
         """Whether a file of the database has these bytes, its log included."""
@@ -112,10 +117,10 @@ class Program(Place):
     """``motet serve`` as people run it, with its publisher; without a ``token`` the operator's is the database's."""
 
     def __init__(
-        self, study: Path, *options: str, verify: ssl.SSLContext | bool = True, token: str | None = OPERATOR
+        self, study: Path, *options: str, context: ssl.SSLContext | None = None, token: str | None = OPERATOR
     ) -> None:
         super().__init__(study)
-        self._options, self._verify = options, verify
+        self._options, self._context = options, context
         self._environment = (
             os.environ | {"OPENBLAS_NUM_THREADS": "1"} | ({"MOTET_OPERATOR_TOKEN": token} if token else {})
         )

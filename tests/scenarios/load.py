@@ -106,11 +106,15 @@ class Watcher(Worker):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self.seen: dict[int, str] = {}
-        self._url, self._last = f"{place.url}/v1/disclosed", 0
+        self._http, self._last = httpx.Client(base_url=place.url, timeout=10), 0
+
+    def __exit__(self, *what: object) -> None:
+        super().__exit__(*what)  # type: ignore[arg-type]
+        self._http.close()
 
     def step(self) -> None:
         try:
-            answer = httpx.get(self._url, timeout=10)
+            answer = self._http.get("/v1/disclosed")
         except httpx.TransportError:
             self._ending.wait(0.02)
             return
