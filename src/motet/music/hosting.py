@@ -36,20 +36,21 @@ class Server:
     def wait(self, check: Callable[[], None]) -> None:
         """Until it answers; ``check`` may raise meanwhile."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            check()
-            self.check()
-            if time.monotonic() > deadline:
-                raise MotetError(
-                    f"expected a reply of the server within {START_SECONDS:g} s, got none: is the machine busy?"
-                )
-            time.sleep(0.05)
-
-    def _answers(self) -> bool:
-        """With our token: the server at this address may be another one."""
         headers = {"Authorization": f"Bearer {self._operator}"}
+        with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
+            while not self._answers(http):
+                check()
+                self.check()
+                if time.monotonic() > deadline:
+                    raise MotetError(
+                        f"expected a reply of the server within {START_SECONDS:g} s, got none: is the machine busy?"
+                    )
+                time.sleep(0.05)
+
+    def _answers(self, http: httpx.Client) -> bool:
+        """With our token: the server at this address may be another one."""
         try:
-            response = httpx.get(f"{self.url}/v1/clients", headers=headers, timeout=5.0, trust_env=False)
+            response = http.get(f"{self.url}/v1/clients")
         except httpx.TransportError:
             return False
         return response.status_code == 200
