@@ -101,4 +101,7 @@ def reason(log: str) -> str:
 
 
 if __name__ == "__main__":
-    main(ROOT / sys.argv[1], sys.argv[2])
+    try:
+        main(ROOT / sys.argv[1], sys.argv[2])
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; the same command goes on from here")
