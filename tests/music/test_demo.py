@@ -160,7 +160,7 @@ def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp
 def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
     playing = Playing(tmp_path, *SMALL, "--seconds", "1")
     playing.ended()
-    assert playing.said.endswith("Stopped, and its files are removed. For a study of your own: motet init STUDY.toml\n")
+    assert playing.said.endswith("Stopped, and its files are removed. Your own study: motet init STUDY.toml\n")
     later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), time.monotonic() + 12.2)
     assert later[0] == "Still up at http://127.0.0.1:8001 for 12 s. Try in another terminal:"
     assert any(line.endswith("/me.csv --top 10 --url http://127.0.0.1:8001") for line in later)

@@ -68,7 +68,7 @@ def demo(
         if as_json:
             show(playing.state.to_dict())
         else:
-            _print("Stopped, and its files are removed. For a study of your own: motet init STUDY.toml")
+            _print("Stopped, and its files are removed. Your own study: motet init STUDY.toml")
 
 
 @contextmanager
