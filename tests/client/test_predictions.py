@@ -16,10 +16,10 @@ from motet.client.predictions import (
     Query,
     Source,
     client_rows,
+    from_average,
     from_clients,
     from_examples,
     predict,
-    predict_average,
     read_inputs,
 )
 from motet.client.tables import catalogue_inputs, read_clients
@@ -75,7 +75,7 @@ def test_each_at_all_inputs_or_at_its_own(
     assert means(found, "zoe") == pytest.approx(average)
     assert found.std[0] > spread[0]
 
-    whole = predict_average(release, read_inputs(release, asked), observation=True)
+    whole = predict(from_average(release, asked), moved.append, observation=True)
     mean, std = release.average(["fig", "plum", "fig", "fig", "pear"], return_std=True, observation=True)
     assert whole.mean == pytest.approx(mean)
     assert whole.std == pytest.approx(std)
@@ -113,16 +113,17 @@ def test_the_best_of_each(tmp_path: Path) -> None:
     assert [X[one.row] for one in found.predictions if one.client == "zoe"] == best
     assert ("ann", 2) not in places(found)  # the same item again
     assert np.isfinite(found.std).all()
-    whole = predict_average(release, catalogue_inputs(FRUIT), top=2)
+    whole = predict(from_average(release, None), moved.append, top=2)
     order = np.argsort(-release.average(list(FRUIT.names)))
     assert [row["name"] for row in whole.to_list()] == [FRUIT.names[k] for k in order[:2]]
 
 
-def test_a_study_without_a_catalogue_has_nothing_to_rank() -> None:
+def test_a_study_without_a_catalogue_has_nothing_to_rank(tmp_path: Path) -> None:
+    inputs = table(tmp_path / "inputs.csv", "x\n1\n")
     numbers = Engine(Model(RBF(1.0), DotProduct(0.5), alpha=0.4, lam=0.1))
     numbers.learn("u", [0.5], 1.0)
     release = numbers.disclose()
     with pytest.raises(InvalidData, match="a table with 1 column of numbers to predict at, got none"):
         read_inputs(release, None)
     with pytest.raises(InvalidData, match="--top ranks the items of a catalogue, and this study has none"):
-        predict_average(release, catalogue_inputs(FRUIT), top=2)
+        predict(from_average(release, inputs), list[int]().append, top=2)

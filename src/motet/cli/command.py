@@ -89,21 +89,21 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     return listed
 
 
-def usage(known: Sequence[Parameter]) -> str:
+def usage(listed: Sequence[Parameter]) -> str:
     """The arguments of a call, and whether there are options."""
-    arguments = [p.usage if p.required else f"[{p.usage}]" for p in known if not p.is_option]
-    return " ".join([*arguments, *["[OPTIONS]"] * any(p.is_option for p in known)])
+    arguments = [p.usage if p.required else f"[{p.usage}]" for p in listed if not p.is_option]
+    return " ".join([*arguments, *["[OPTIONS]"] * any(p.is_option for p in listed)])
 
 
 class Command(TyperCommand):
     """A command of the program; ``help`` are its paragraphs, ``epilog`` its examples, one a line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = list(args)
+        all_args = list(args)  # parsing empties the other
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            error.message = self._refusal(error, given)
+            error.message = self._refusal(error, all_args)
             raise
 
     def _refusal(self, error: Any, args: Sequence[str]) -> str:
@@ -120,13 +120,13 @@ class Command(TyperCommand):
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        known = parameters(self.callback) if self.callback else []
-        formatter.write_usage(ctx.command_path, usage(known))
+        listed = parameters(self.callback) if self.callback else []
+        formatter.write_usage(ctx.command_path, usage(listed))
         for paragraph in (self.help or "").split("\n\n"):
             formatter.write_paragraph()
             formatter.write_text(" ".join(paragraph.split()))
-        _write_section(formatter, "Arguments", [(p.usage, _description(p)) for p in known if not p.is_option])
-        options = [(p.usage, _description(p)) for p in known if p.is_option]
+        _write_section(formatter, "Arguments", [(p.usage, _description(p)) for p in listed if not p.is_option])
+        options = [(p.usage, _description(p)) for p in listed if p.is_option]
         _write_section(formatter, "Options", [*options, ("-h, --help", "Show this text and exit.")])
         formatter.write_paragraph()
         formatter.write("Examples:\n" + "".join(f"  {line}\n" for line in (self.epilog or "").splitlines()))

@@ -26,7 +26,6 @@ from motet.text import count, first_few, printable
 
 if TYPE_CHECKING:
     from motet.client.predictions import Predictions, Query
-    from motet.release.disclosed import Disclosed
 
 
 def predict(
@@ -69,22 +68,22 @@ def predict(
     _check_out(out, force=force)
     from motet.client import predictions
 
-    if average:
-        of = _release(release, url)
-        found = predictions.predict_average(of, predictions.read_inputs(of, inputs), top=top, observation=observation)
+    if tokens is not None:
+        query = _query_of_site(tokens, inputs, url)
+    elif own is None and not average:
+        with server_at(url, client_token()) as server:
+            query = predictions.from_sent(server, inputs)
     else:
-        if tokens is not None:
-            query = _query_of_site(tokens, inputs, url)
-        elif own is not None and each:
-            query = predictions.from_clients(_release(release, url), own, inputs)
-        elif own is not None:
-            query = predictions.from_examples(_release(release, url), own, inputs, client)
+        disclosed = current_release(url) if release is None else release_at(release)
+        if own is None:
+            query = predictions.from_average(disclosed, inputs)
+        elif each:
+            query = predictions.from_clients(disclosed, own, inputs)
         else:
-            with server_at(url, client_token()) as server:
-                query = predictions.from_sent(server, inputs)
-        with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
-            found = predictions.predict(query, advance, top=top, observation=observation)
-    _show(found, out, as_json)
+            query = predictions.from_examples(disclosed, own, inputs, client)
+    with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
+        predicted = predictions.predict(query, advance, top=top, observation=observation)
+    _show(predicted, out, as_json)
 
 
 def _check_options(
@@ -113,10 +112,6 @@ def _check_out(out: Path | None, *, force: bool) -> None:
     check_new_file(out, force=force)
 
 
-def _release(place: str | None, url: str) -> Disclosed:
-    return current_release(url) if place is None else release_at(place)
-
-
 def _query_of_site(tokens: Path, inputs: Path | None, url: str) -> Query:
     from motet.client import predictions, tables
     from motet.client.site import Site
@@ -127,9 +122,9 @@ def _query_of_site(tokens: Path, inputs: Path | None, url: str) -> Query:
         return predictions.from_site(Site(server, site_tokens, tokens.name), inputs, advance)
 
 
-def _show(found: Predictions, out: Path | None, as_json: bool) -> None:
+def _show(predicted: Predictions, out: Path | None, as_json: bool) -> None:
     """Predictions in a file and a line about it, or all predictions here."""
-    query = found.query
+    query = predicted.query
     about: dict[str, Any] = {"release": query.version}
     if query.file:
         about |= {"clients": len(query.rows), "new": query.new_clients}
@@ -137,14 +132,14 @@ def _show(found: Predictions, out: Path | None, as_json: bool) -> None:
         _note_new_clients(query)
     if out is not None:
         with out.open("w", encoding="utf-8", newline="") as file:
-            found.write(file)
-        number, clients = count(len(found.predictions), "prediction"), count(len(query.rows), "client")
+            predicted.write(file)
+        number, clients = count(len(predicted.predictions), "prediction"), count(len(query.rows), "client")
         text = f"{number}{f' for {clients}' if query.file else ''}, with release {query.version}, in {out}."
-        show({**about, "count": len(found.predictions), "out": str(out)} if as_json else text)
+        show({**about, "count": len(predicted.predictions), "out": str(out)} if as_json else text)
     elif as_json:
-        show({**about, "predictions": found.to_list()})
+        show({**about, "predictions": predicted.to_list()})
     else:
-        found.write(sys.stdout)
+        predicted.write(sys.stdout)
 
 
 def _note_new_clients(query: Query) -> None:

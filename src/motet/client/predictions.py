@@ -52,17 +52,21 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """Clients to predict, and at which rows of the inputs; a client without a source is predicted as a new one."""
+    """Clients to predict, and at which rows of the inputs; a client without a source is predicted as a new one.
+
+    With ``average`` the one and only "client" is the average of all.
+    """
 
     release: Disclosed
     inputs: Inputs
     sources: Mapping[str, Source]
     rows: Mapping[str, Sequence[int]]  # for each client
     file: str = ""  # the table of the clients, if there are many
+    average: bool = False
 
     @property
     def new_clients(self) -> list[str]:
-        return [client for client in self.rows if client not in self.sources]
+        return [] if self.average else [client for client in self.rows if client not in self.sources]
 
     @property
     def size(self) -> int:
@@ -143,6 +147,12 @@ def from_clients(release: Disclosed, own: Path, path: Path | None) -> Query:
     return Query(release, inputs, private_sources(release, examples), client_rows(inputs, examples), own.name)
 
 
+def from_average(release: Disclosed, path: Path | None) -> Query:
+    """The average function of all clients, with the uncertainty of the average alone."""
+    inputs = read_inputs(release, path)
+    return Query(release, inputs, {}, {THE_CLIENT: range(len(inputs.X))}, average=True)
+
+
 def private_sources(release: Disclosed, examples: Mapping[str, Examples]) -> dict[str, Source]:
     """Clients whose examples stay here."""
     sources = {}
@@ -181,7 +191,8 @@ def predict(
     query: Query, advance: Callable[[int], object], *, top: int | None = None, observation: bool = False
 ) -> Predictions:
     """Every client at its rows, or at the ``top`` of them that it has not rated."""
-    _check_top(query.release, top)
+    if top is not None and query.release.model.catalogue is None:
+        raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
     X = query.release.model.rows(query.inputs.X, _dimension(query.release))
     new = Source(query.release, Task.empty(X.shape[1]))
     sources = {client: query.sources.get(client, new) for client in query.rows}
@@ -195,27 +206,13 @@ def predict(
     return Predictions(query, predictions)
 
 
-def predict_average(
-    release: Disclosed, inputs: Inputs, *, top: int | None = None, observation: bool = False
-) -> Predictions:
-    """The average function of all clients, with the uncertainty of the average alone."""
-    _check_top(release, top)
-    X = release.model.rows(inputs.X, _dimension(release))
-    steps = slices(len(X), INPUTS_PER_STEP)
-    parts = [release.average(X[step], return_std=True, observation=observation) for step in steps]
-    mean, std = (np.concatenate(values) for values in zip(*parts))
-    rows = range(len(X))
-    nobody = Source(release, Task.empty(X.shape[1]))
-    best = rows if top is None else _top(inputs, rows, mean, nobody, top)
-    query = Query(release, inputs, {}, {})
-    return Predictions(query, [Prediction(THE_CLIENT, k, float(mean[k]), float(std[k])) for k in best])
-
-
 def _estimates(
     query: Query, sources: Mapping[str, Source], X: Array, advance: Callable[[int], object], observation: bool
 ) -> dict[str, Array]:
     """Means and standard deviations of each client at its rows of X."""
     rows = query.rows
+    if query.average:
+        return {THE_CLIENT: _average(query.release, X, advance, observation)}
     results = {client: np.empty((2, len(rows[client]))) for client in sources}
     for part in slices(max(map(len, rows.values()), default=0), INPUTS_PER_STEP):
         shared = X[part]  # one array for all clients that are predicted at all inputs
@@ -228,6 +225,14 @@ def _estimates(
     return results
 
 
+def _average(release: Disclosed, X: Array, advance: Callable[[int], object], observation: bool) -> Array:
+    result = np.empty((2, len(X)))
+    for part in slices(len(X), INPUTS_PER_STEP):
+        result[:, part] = release.average(X[part], return_std=True, observation=observation)
+        advance(len(X[part]))
+    return result
+
+
 def _by_release(sources: Mapping[str, Source], clients: Iterable[str]) -> Iterable[tuple[Disclosed, list[str]]]:
     """Clients by the release that they are predicted from."""
     groups: dict[str, tuple[Disclosed, list[str]]] = {}
@@ -235,11 +240,6 @@ def _by_release(sources: Mapping[str, Source], clients: Iterable[str]) -> Iterab
         release = sources[client].release
         groups.setdefault(release.digest, (release, []))[1].append(client)
     return groups.values()
-
-
-def _check_top(release: Disclosed, top: int | None) -> None:
-    if top is not None and release.model.catalogue is None:
-        raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
 
 
 def _top(inputs: Inputs, rows: Sequence[int], mean: Array, source: Source, top: int) -> list[int]:
