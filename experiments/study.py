@@ -19,7 +19,7 @@ from motet.model.tasks import Task
 from motet.music import simulation as music
 from motet.music.reproduce import ARTICLE, preference
 from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
-from motet.privacy.ledger import Ledger, Whole
+from motet.privacy.ledger import Integers, Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.release.clients import predict
 
@@ -84,7 +84,7 @@ def learn(engine: Engine, listeners: Listeners, which: Bools) -> None:
 
 def last_of_ten(mechanism: Mechanism, listeners: Listeners, epsilon: float) -> Disclosed:
     """The last of ten combined releases under a total ε, while listeners join linearly."""
-    engine, ledger, noisy = Engine(mechanism.model), Ledger(epsilon=epsilon, releases=RELEASES), list[Whole]()
+    engine, ledger, noisy = Engine(mechanism.model), Ledger(epsilon=epsilon, releases=RELEASES), list[Integers]()
     when = listeners.user * RELEASES // len(listeners.tastes)
     for k in range(RELEASES):
         learn(engine, listeners, when == k)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motet.errors import BudgetSpent, InvalidModel
-from motet.privacy.ledger import Ledger, Whole, epsilon_of
+from motet.privacy.ledger import Integers, Ledger, epsilon_of
 from motet.privacy.mechanism import release
 from tests.privacy.accountant import accountant
 from tests.privacy.worlds import GRID, mechanism, silent, study
@@ -25,13 +25,13 @@ def test_the_ledger_agrees_with_another_accountant(epsilon: float, delta: float,
 
 
 def test_a_study_ends_when_its_budget_is_spent() -> None:
-    engine, ledger, noisy = study("landmarks", 10), Ledger(epsilon=1.0, releases=2), list[Whole]()
-    assert (ledger.left, ledger.epsilon_spent) == (2, 0.0)
+    engine, ledger, noisy = study("landmarks", 10), Ledger(epsilon=1.0, releases=2), list[Integers]()
+    assert (ledger.releases_left, ledger.epsilon_spent) == (2, 0.0)
     for version in (1, 2):
         made = release(engine, mechanism("landmarks"), ledger, earlier=noisy, version=version)
         ledger, noisy = made.ledger, [*noisy, made.noisy]
         assert made.disclosed.version == version
-    assert ledger.left == 0
+    assert ledger.releases_left == 0
     assert 0.99 < ledger.epsilon_spent <= 1.0
     with pytest.raises(BudgetSpent, match="all 2 releases"):
         release(engine, mechanism("landmarks"), ledger, earlier=noisy)
@@ -40,7 +40,7 @@ def test_a_study_ends_when_its_budget_is_spent() -> None:
 def test_a_client_retires_and_the_study_goes_on() -> None:
     engine, clip = study("landmarks", 3), mechanism("landmarks").clip
     ledger = Ledger(epsilon=1.0, releases=2, per="client")
-    assert "taken" not in repr(ledger)
+    assert "participation" not in repr(ledger)
     for _ in range(2):
         ledger = release(engine, mechanism("landmarks"), ledger, noise=silent).ledger
     assert ledger.retired(engine.tasks) == {0, 1, 2}
@@ -48,14 +48,19 @@ def test_a_client_retires_and_the_study_goes_on() -> None:
     engine.learn_many(["late"] * 2, GRID[:2], [1.0, 2.0])
     made = release(engine, mechanism("landmarks"), ledger, noise=silent)
     assert np.array_equal(made.noisy, clip.vector(GRID[:2], np.array([1.0, 2.0]), np.ones(2)))
-    assert made.ledger.taken["late"] == 1
+    assert made.ledger.participation["late"] == 1
     with pytest.raises(BudgetSpent, match="3 clients"):
-        ledger.charged([0, 1, 2, "late"])
+        ledger.after_release([0, 1, 2, "late"])
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"epsilon": 0.0}, {"epsilon": 1e-300}, {"epsilon": 1.0, "spent": -5}, {"epsilon": 1.0, "taken": {"a": -1}}]
+    [
+        {"epsilon": 0.0},
+        {"epsilon": 1e-300},
+        {"epsilon": 1.0, "releases_made": -5},
+        {"epsilon": 1.0, "participation": {"a": -1}},
+    ]
     + [{"epsilon": 50}, {"epsilon": "1"}, {"epsilon": 1.0, "delta": 0.1}]
     + [{"epsilon": 1.0, "releases": value} for value in (0, 1.5, True)]
     + [{"epsilon": 1.0, "per": "day"}],

@@ -13,7 +13,7 @@ from motet.errors import InvalidData, InvalidModel
 from motet.kernels import Identity
 from motet.music import simulation as music
 from motet.privacy.denoise import combine_releases, estimate_Lambda
-from motet.privacy.ledger import UNIT, Ledger, Whole, opendp_noise
+from motet.privacy.ledger import UNIT, Integers, Ledger, opendp_noise
 from motet.privacy.mechanism import Mechanism, best_rank, release
 from tests.oracles import private_estimate
 from tests.privacy.worlds import (
@@ -79,7 +79,7 @@ def test_an_empty_study_is_released_as_its_prior(name: str) -> None:
 def test_what_retired_clients_told_is_not_forgotten() -> None:
     listeners, rows = music.simulate(music.artists(), 1220, 5, seed=3), music.artists().rows
     public, ledger = Mechanism(music_model(40), examples=5), Ledger(epsilon=3.0, per="client")
-    engine, noisy, errors = Engine(public.model), list[Whole](), list[float]()
+    engine, noisy, errors = Engine(public.model), list[Integers](), list[float]()
     for which in (listeners.user < 1200, listeners.user >= 1200):
         engine.learn_many(listeners.user[which], rows[listeners.artist[which]], listeners.rating[which])
         made = release(engine, public, ledger, earlier=noisy)

@@ -13,18 +13,18 @@ from motet import Engine, Landmarks, Model
 from motet.arrays import Array
 from motet.kernels import RBF
 from motet.privacy.attacks import membership_test
-from motet.privacy.ledger import UNIT, Ledger, Whole, opendp_noise
+from motet.privacy.ledger import UNIT, Integers, Ledger, opendp_noise
 from motet.privacy.mechanism import Mechanism
 from tests.privacy.accountant import promised
 from tests.privacy.worlds import rounded_gaussian, silent
 
 SMALL = Model(RBF(1.0), RBF(1.0), 0.5, 0.1, "none", Landmarks(np.array([[-1.0], [0.0], [1.0]])), 1.0)
 RUNS = 10_000
-Noisy = Callable[[Whole, float], Whole]
+Noisy = Callable[[Integers, float], Integers]
 
 
 @cache
-def small() -> tuple[Mechanism, Whole, Whole]:
+def small() -> tuple[Mechanism, Integers, Integers]:
     """A study on three landmarks, its sum, and a victim's vector of full length."""
     found = Mechanism(SMALL, examples=3)
     engine, rng = Engine(SMALL), np.random.default_rng(5)
@@ -34,7 +34,7 @@ def small() -> tuple[Mechanism, Whole, Whole]:
     return found, found.clip.total(engine), victim
 
 
-def many(noise: Noisy, total: Whole, deviation: float, runs: int) -> Array:
+def many(noise: Noisy, total: Integers, deviation: float, runs: int) -> Array:
     return noise(np.tile(total, runs), deviation).reshape(runs, -1) / UNIT
 
 

@@ -14,7 +14,7 @@ from motet.arrays import Array
 from motet.kernels import RBF, DotProduct, Matern
 from motet.music import simulation as music
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.ledger import Whole
+from motet.privacy.ledger import Integers
 from motet.privacy.mechanism import Mechanism
 
 GRID = np.linspace(-2.0, 2.0, 12)[:, None]
@@ -63,12 +63,12 @@ def study(name: str, clients: int, seed: int = 0, kernel: Kernel | None = None) 
     return engine
 
 
-def rounded_gaussian(seed: int, factor: float = 1.0) -> Callable[[Whole, float], Whole]:
+def rounded_gaussian(seed: int, factor: float = 1.0) -> Callable[[Integers, float], Integers]:
     rng = np.random.default_rng(seed)
     return lambda total, deviation: total + np.rint(factor * deviation * rng.normal(size=len(total))).astype(np.int64)
 
 
-def silent(total: Whole, deviation: float) -> Whole:  # noqa: ARG001
+def silent(total: Integers, deviation: float) -> Integers:  # noqa: ARG001
     return total
 
 

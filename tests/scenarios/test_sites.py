@@ -76,8 +76,8 @@ def test_three_sites_one_of_them_passive(tmp_path: Path) -> None:
 
     planned = study.ledger()
     assert planned is not None
-    assert told["spent"] == replace(planned, spent=told["made"]).epsilon_spent
+    assert told["spent"] == replace(planned, releases_made=told["made"]).epsilon_spent
     verified = re.search(r"ledger +│ ok │ (\d+) releases?; ε spent ([\d.]+) of 3 ", ran.printed)
     assert verified is not None
     assert 1 <= int(verified[1]) <= told["made"] <= planned.releases
-    assert float(verified[2]) == pytest.approx(replace(planned, spent=int(verified[1])).epsilon_spent, rel=0.01)
+    assert float(verified[2]) == pytest.approx(replace(planned, releases_made=int(verified[1])).epsilon_spent, rel=0.01)

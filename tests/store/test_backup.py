@@ -41,7 +41,7 @@ def budget(study: LocalStudy) -> tuple[int, dict[Any, int]]:
     assert planned is not None
     with study.store.snapshot() as connection:
         spent = current_ledger(connection, planned)
-    return spent.spent, dict(spent.taken)
+    return spent.releases_made, dict(spent.participation)
 
 
 # --- the file ---

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motet.errors import InvalidStore
-from motet.privacy.ledger import Whole
+from motet.privacy.ledger import Integers
 from motet.release.disclosed import Disclosed
 from motet.store import clients, examples
 from motet.store.clients import list_clients
@@ -120,16 +120,16 @@ def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) ->
         assert states(study) == {"released bytes": "failed"}
 
 
-def without(total: Whole, _: float) -> Whole:
+def without(total: Integers, _: float) -> Integers:
     return total
 
 
-def too_little(total: Whole, deviation: float) -> Whole:
+def too_little(total: Integers, deviation: float) -> Integers:
     return np.asarray(total + np.random.default_rng(0).normal(0, deviation / 4, len(total)).astype(np.int64))
 
 
 @pytest.mark.parametrize("noise", [without, too_little])
-def test_noise_that_is_not_the_ledgers(tmp_path: Path, noise: Callable[[Whole, float], Whole]) -> None:
+def test_noise_that_is_not_the_ledgers(tmp_path: Path, noise: Callable[[Integers, float], Integers]) -> None:
     with local_study(tmp_path, PRIVATE, noise=noise) as study:
         study.release()
         assert states(study) == {"recomputed sums": "failed"}

@@ -21,7 +21,7 @@ from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
 from motet.model.tasks import FoldedTasks, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.ledger import UNIT, Whole
+from motet.privacy.ledger import UNIT, Integers
 
 CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on the others
 MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing
@@ -104,7 +104,7 @@ class Clip:
 
     # --- sums of clients ---
 
-    def total(self, engine: Engine, without: Collection[Hashable] = ()) -> Whole:
+    def total(self, engine: Engine, without: Collection[Hashable] = ()) -> Integers:
         """The exact sum of the vectors of all clients, except for some."""
         total = np.zeros(self.size, dtype=np.int64)
         with np.errstate(all="ignore"):  # numbers that are not finite add nothing
@@ -112,7 +112,7 @@ class Clip:
                 total += self._sum(kernel, tasks, X)
         return total
 
-    def vector(self, X: Array, y: Array, noise: Array, kernel: Kernel | None = None) -> Whole:
+    def vector(self, X: Array, y: Array, noise: Array, kernel: Kernel | None = None) -> Integers:
         """One client's vector, zero if it cannot be computed."""
         input, first = match(X, {})
         with np.errstate(all="ignore"):
@@ -120,7 +120,7 @@ class Clip:
             model = self.coordinates.model
             return self._sum(model.individual if kernel is None else model.adapt(kernel), task, X[first])
 
-    def _sum(self, kernel: Kernel, tasks: FoldedTasks, X: Array) -> Whole:
+    def _sum(self, kernel: Kernel, tasks: FoldedTasks, X: Array) -> Integers:
         """Clients with public points as their only inputs are summed by size, every other client alone.
 
         Each client's examples are sorted first, so that their order of arrival does not matter.
@@ -138,12 +138,12 @@ class Clip:
                 total += self._vector(kernel, Task(X[tasks.input[rows]], tasks.y[rows], tasks.noise[rows]))
         return total
 
-    def _vector(self, kernel: Kernel, task: Task) -> Whole:
+    def _vector(self, kernel: Kernel, task: Task) -> Integers:
         V = task.covariance(self.coordinates.shift(kernel))
         F = np.concatenate([self.coordinates.columns(x[None]) for x in task.X])  # one by one: the same digits always
         return self.to_integers(F[None], V[None], task.y[None])[0]
 
-    def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Whole:
+    def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Integers:
         """The sum of clients of one size, whose inputs are the public points with numbers ``h`` (m, ℓ)."""
         m, size = h.shape
         shift, K = self.coordinates.shift(kernel), self._gram_of_points(kernel)
@@ -175,7 +175,7 @@ class Clip:
 
     # --- formula 3: from F, V = (Rʲ)⁻¹ and y to the vector, and back ---
 
-    def to_integers(self, F: Array, V: Array, y: Array) -> Whole:
+    def to_integers(self, F: Array, V: Array, y: Array) -> Integers:
         """The vectors of a stack of clients, a row for each: v = (svec(Λʲ)/C_Λ, ηʲ/C_η), clipped, times 2²⁰, truncated.
 
         The norm of a row is at most 2²⁰, whatever the client sent.

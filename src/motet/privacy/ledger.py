@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from motet.errors import BudgetSpent, InvalidModel, MotetError
 
-Whole: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Callable[[Whole, float], Whole]  # from a sum and a standard deviation to the noisy sum
+Integers: TypeAlias = NDArray[np.int64]
+Noise: TypeAlias = Callable[[Integers, float], Integers]  # from a sum and a standard deviation to the noisy sum
 
 UNIT = 2**20  # the norm that no client's vector of integers exceeds
 MAX_EPSILON, MAX_DELTA, MAX_RELEASES = 20, 0.01, 10_000
@@ -30,15 +30,15 @@ class Ledger:
     """(ε, δ) for all planned ``releases`` together, and the part that is spent.
 
     ``per="study"``: the study ends after its releases. ``per="client"``: each client takes part in at most this many
-    releases and then retires, so the study need not end; ``taken`` counts them by client.
+    releases and then retires, so the study need not end; ``participation`` counts them by client.
     """
 
     epsilon: float
     delta: float = 1e-5
     releases: int = 1
     per: Literal["study", "client"] = "study"
-    spent: int = 0
-    taken: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
+    releases_made: int = 0
+    participation: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.epsilon, (int, float)) and 1e-6 <= self.epsilon <= MAX_EPSILON):
@@ -49,7 +49,7 @@ class Ledger:
             )
         if not (_is_count(self.releases) and 1 <= self.releases <= MAX_RELEASES):
             raise InvalidModel(f"releases must be a whole number from 1 to {MAX_RELEASES:,}, got {self.releases!r}")
-        counts = [self.spent, *self.taken.values()]
+        counts = [self.releases_made, *self.participation.values()]
         if not all(_is_count(count) for count in counts):
             raise InvalidModel(f"numbers of releases must be whole numbers from 0, got {counts!r:.60}")
         if self.per not in ("study", "client"):
@@ -61,25 +61,25 @@ class Ledger:
         return _scale(float(self.epsilon), float(self.delta), self.releases)
 
     @property
-    def left(self) -> int | None:
+    def releases_left(self) -> int | None:
         """Releases left; None if the budget is per client."""
-        return self.releases - self.spent if self.per == "study" else None
+        return self.releases - self.releases_made if self.per == "study" else None
 
     @property
     def epsilon_spent(self) -> float:
         """ε of the releases so far; if the budget is per client, for a client that took part in all of them."""
-        made = min(self.spent, self.releases)
-        return epsilon_of(self.scale, self.delta, made) if made else 0.0
+        releases = min(self.releases_made, self.releases)
+        return epsilon_of(self.scale, self.delta, releases) if releases else 0.0
 
     def retired(self, clients: Iterable[Hashable]) -> set[Hashable]:
         """The clients that have taken part in as many releases as they may."""
         if self.per == "study":
             return set()
-        return {client for client in clients if self.taken.get(client, 0) >= self.releases}
+        return {client for client in clients if self.participation.get(client, 0) >= self.releases}
 
-    def charged(self, clients: Collection[Hashable]) -> Ledger:
+    def after_release(self, clients: Collection[Hashable]) -> Ledger:
         """The ledger after one more release with these clients; refuses if the budget is spent."""
-        if self.per == "study" and self.spent >= self.releases:
+        if self.per == "study" and self.releases_made >= self.releases:
             raise BudgetSpent(
                 f"the budget (ε = {self.epsilon:g}) is spent: all {self.releases} releases are out; "
                 "the last one stays valid, and no more will come"
@@ -88,10 +88,10 @@ class Ledger:
             raise BudgetSpent(
                 f"{len(retired)} clients have taken part in {self.releases} releases, all they may: leave them out"
             )
-        taken = self.taken
+        participation = dict(self.participation)
         if self.per == "client":
-            taken = {**taken, **{client: taken.get(client, 0) + 1 for client in clients}}
-        return replace(self, spent=self.spent + 1, taken=taken)
+            participation |= {client: participation.get(client, 0) + 1 for client in clients}
+        return replace(self, releases_made=self.releases_made + 1, participation=participation)
 
 
 def _is_count(value: Any) -> bool:
@@ -125,7 +125,7 @@ def epsilon_of(scale: float, delta: float, releases: int) -> float:
     return float(c.make_fix_delta(c.make_zCDP_to_approxDP(composition), delta).map(float(UNIT))[0])
 
 
-def opendp_noise(total: Whole, deviation: float) -> Whole:
+def opendp_noise(total: Integers, deviation: float) -> Integers:
     """The sum with discrete Gaussian noise of this standard deviation, from the system's entropy."""
     return np.array(_gaussian(deviation)(total.tolist()), dtype=np.int64)
 
@@ -134,8 +134,8 @@ def _gaussian(deviation: float) -> Any:
     dp = _opendp()
     if not math.isfinite(deviation):
         raise InvalidModel(f"the noise needs a finite standard deviation, got {deviation}")
-    whole = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
-    return dp.measurements.make_gaussian(whole, dp.metrics.l2_distance(T="f64"), deviation)
+    integers = dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
+    return dp.measurements.make_gaussian(integers, dp.metrics.l2_distance(T="f64"), deviation)
 
 
 @cache

@@ -25,7 +25,7 @@ from motet.privacy.denoise import (
     forecast_variance,
     posterior_of_weights,
 )
-from motet.privacy.ledger import UNIT, Ledger, Noise, Whole, opendp_noise
+from motet.privacy.ledger import UNIT, Integers, Ledger, Noise, opendp_noise
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 
@@ -54,7 +54,9 @@ class Mechanism:
     def __repr__(self) -> str:
         return f"Mechanism({self.model.basis!r}, {self.clip.size} numbers a client)"
 
-    def disclose(self, noisy: Sequence[Whole], *, scale: float, version: int = 1, retiring: bool = False) -> Disclosed:
+    def disclose(
+        self, noisy: Sequence[Integers], *, scale: float, version: int = 1, retiring: bool = False
+    ) -> Disclosed:
         """The best estimate from all noisy sums so far, oldest first, each with noise of this ``scale``.
 
         ``retiring``: later sums may lack clients of earlier ones, because they have taken part in all their releases.
@@ -103,7 +105,7 @@ class PrivateRelease:
 
     disclosed: Disclosed
     ledger: Ledger
-    noisy: Whole
+    noisy: Integers
 
 
 def release(
@@ -111,7 +113,7 @@ def release(
     mechanism: Mechanism,
     ledger: Ledger,
     *,
-    earlier: Sequence[Whole] = (),
+    earlier: Sequence[Integers] = (),
     version: int = 1,
     noise: Noise = opendp_noise,
 ) -> PrivateRelease:
@@ -124,7 +126,7 @@ def release(
     if engine.dimension not in (None, dimension := mechanism.clip.coordinates.points.shape[1]):
         raise WrongDimension(f"the engine's inputs have {engine.dimension} columns, the mechanism's points {dimension}")
     retired = ledger.retired(engine.tasks)
-    after = ledger.charged([task for task in engine.tasks if task not in retired])
+    after = ledger.after_release([task for task in engine.tasks if task not in retired])
     noisy = noise(mechanism.clip.total(engine, retired), ledger.scale * UNIT)
     retiring = ledger.per == "client"
     disclosed = mechanism.disclose([*earlier, noisy], scale=ledger.scale, version=version, retiring=retiring)

@@ -99,7 +99,8 @@ class Publisher:
             releases.fix_coordinates(connection, mechanism.clip.coordinates)
             ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
-        charged = tuple(str(c) for c, count in made.ledger.taken.items() if count > ledger.taken.get(c, 0))
+        before, after = ledger.participation, made.ledger.participation
+        charged = tuple(str(client) for client, count in after.items() if count > before.get(client, 0))
         data = made.disclosed.to_bytes()
         return NewRelease(version, self._sequence, now, data, made.noisy, ledger.scale, charged)
 

@@ -222,7 +222,7 @@ def _budget(ledger: Ledger) -> dict[str, Any]:
         "delta": ledger.delta,
         "per": ledger.per,
         "releases": ledger.releases,
-        "made": ledger.spent,
+        "made": ledger.releases_made,
         "spent": spent,
         "left": ledger.epsilon - spent,
     }

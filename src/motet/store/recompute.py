@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from motet.arrays import Array, as_bytes
 from motet.errors import InvalidRelease, MotetError
 from motet.learning.engine import Engine
-from motet.privacy.ledger import UNIT, Ledger, Whole
+from motet.privacy.ledger import UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.release.disclosed import TENSORS, Disclosed
 from motet.release.posterior import Posterior
@@ -60,7 +60,7 @@ class Recomputation:
     release: Disclosed
     engine: Engine
     reason: str | None
-    noisy: list[Whole]
+    noisy: list[Integers]
     retired: set[Hashable]
 
 

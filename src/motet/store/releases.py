@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.ledger import Ledger, Whole
+from motet.privacy.ledger import Integers, Ledger
 from motet.store.log import newest_number
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
@@ -114,7 +114,7 @@ class StoredRelease:
 class NewRelease(StoredRelease):
     """A release to store and, if it is private, its noisy sum and what it spends."""
 
-    noisy_sum: Whole | None = None
+    noisy_sum: Integers | None = None
     scale: float | None = None  # of the noise
     charged: tuple[str, ...] = ()  # the clients in it, if each has a budget of its own
 
@@ -172,7 +172,7 @@ def publish(
 # --- private releases: noisy sums and the ledger ---
 
 
-def noisy_sums(connection: Connection) -> list[Whole]:
+def noisy_sums(connection: Connection) -> list[Integers]:
     """Of all private releases, oldest first."""
     sums = select(releases.c.noisy).where(releases.c.noisy.is_not(None)).order_by(releases.c.version)
     return [np.frombuffer(noisy, dtype="<i8").astype(np.int64) for noisy in connection.execute(sums).scalars()]
@@ -197,7 +197,7 @@ def current_ledger(connection: Connection, planned: Ledger) -> Ledger:
     if planned.per == "client":
         rows = connection.execute(select(participations.c.client, participations.c.releases))
         counts = {row.client: row.releases for row in rows}
-    return replace(planned, spent=made, taken=counts)
+    return replace(planned, releases_made=made, participation=counts)
 
 
 def _charge(connection: Connection, version: int, scale: float, clients: tuple[str, ...]) -> None:

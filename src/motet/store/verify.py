@@ -150,8 +150,10 @@ def _ledger(connection: Connection, study: Study) -> Finding:
         if abs(scale - planned.scale) > TOLERANCE * planned.scale:
             problems.append(f"release {version}: expected noise of scale {planned.scale:.6g}, got {scale:.6g}")
     ledger = current_ledger(connection, planned)
-    if (ledger.left or 0) < 0 or ledger.epsilon_spent > planned.epsilon * (1 + TOLERANCE):
-        problems.append(f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {ledger.spent}")
+    if (ledger.releases_left or 0) < 0 or ledger.epsilon_spent > planned.epsilon * (1 + TOLERANCE):
+        problems.append(
+            f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {ledger.releases_made}"
+        )
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
     by_restore = f", {len(charged)} of them by a restore" if charged else ""
     summary = f"{count(len(scales), 'release')}{by_restore}; ε spent {ledger.epsilon_spent:.3g} {whose}"
