@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from tests.oracles import Array, Literal, Problem
+from threadpoolctl import ThreadpoolController
 
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
@@ -134,6 +136,34 @@ def passive() -> list[Row]:
     ]
 
 
+def threads() -> list[Row]:
+    """A process that sets no number of threads, against one that is pinned to one BLAS thread."""
+    blas, cores = ThreadpoolController().select(user_api="blas"), os.cpu_count() or 1
+
+    def run(threads: int, limit: str, call: Callable[[], object]) -> None:
+        os.environ["MOTET_BLAS_THREADS"] = limit
+        with blas.limit(limits=threads):
+            call()
+        del os.environ["MOTET_BLAS_THREADS"]
+
+    release = fit(*study(10, 5, 20, tags=2)).disclosed_
+    X, y = items(20, 2)[:4], np.arange(4.0)
+
+    def estimates() -> None:
+        for _ in range(20):
+            release.estimate(X, y)
+
+    calls: dict[str, tuple[Callable[[], object], float]] = {
+        "fit, 3,000 tasks × 5 on 489 inputs": (partial(fit, *study(3000, 5, 489)), 1.15),
+        "20 passive estimates at n = 20": (estimates, 1.05),
+    }
+    rows = []
+    for name, (call, goal) in calls.items():
+        takes, r = timed(partial(run, cores, "1", call), partial(run, 1, "all", call), 101)
+        rows.append(Row(f"{name}, threads not set", takes, "the same, BLAS pinned to one thread", r, goal))
+    return rows
+
+
 def fit_large() -> MixedEffectRegressor:
     return fit(*study(200_000, 10, 2000, tags=8))
 
@@ -216,6 +246,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     against_direct,
     learning,
     passive,
+    threads,
     large,
     mixed_model,
     music_study,

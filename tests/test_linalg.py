@@ -1,12 +1,31 @@
-"""Eigenvectors that agree, triangles, half-vectors; stacks of small matrices against LAPACK, one by one."""
+"""Eigenvectors that agree, triangles, half-vectors; stacks of small matrices against LAPACK; BLAS threads as before."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from threading import Event, Thread
+from typing import Any
+
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
+from motet import Engine, MixedEffectRegressor, Model
 from motet.arrays import Array
-from motet.linalg import clear_upper, eigen, inverse, inverse_of_low_rank, mirror_lower, smat, svec
+from motet.errors import InvalidData
+from motet.kernels import RBF
+from motet.linalg import (
+    BlasLimit,
+    blas_limit,
+    cholesky,
+    clear_upper,
+    eigen,
+    inverse,
+    inverse_of_low_rank,
+    mirror_lower,
+    smat,
+    svec,
+)
 
 
 @pytest.mark.parametrize("m", [1, 64, 200])
@@ -84,3 +103,108 @@ def test_eigenvectors_do_not_depend_on_how_they_were_found(
     monkeypatch.setattr(np.linalg, "eigh", otherwise)
     for (_, V), (_, again) in zip(found, [eigen(S), eigen(S, F)]):
         np.testing.assert_allclose(again, V, atol=1e-12)
+
+
+# --- threads ---
+
+BLAS = ThreadpoolController().select(user_api="blas")
+
+
+def blas_threads() -> set[int]:
+    return {library.get_num_threads() for library in BLAS.lib_controllers}
+
+
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("MOTET_BLAS_THREADS", raising=False)
+    with BLAS.limit(limits=3):
+        yield
+
+
+X, y = np.arange(12.0)[:, None] / 4, np.arange(12.0)
+CALLS: dict[str, Callable[[], Any]] = {
+    "fit": lambda: MixedEffectRegressor().fit(X, y, task=np.arange(12) % 3),
+    "disclose": lambda: learned().disclose(),
+    "estimate": lambda: learned().disclose().estimate(X, y),
+    "deviations": lambda: learned().disclose().estimate(X, y).predict(X, return_std=True),
+    "predictions": lambda: learned().predict_many(np.arange(12) % 3, X, return_std=True),
+    "average": lambda: learned().disclose().average(X, return_std=True),
+}
+
+
+def learned() -> Engine:
+    engine = Engine(Model(RBF(1.0), RBF(1.0), 0.5, 0.1))
+    engine.learn_many(np.arange(12) % 3, X, y)
+    return engine
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_uses_one_blas_thread_and_leaves_the_users_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[set[int]] = []
+
+    def recorded(S: Array) -> Array:
+        inside.append(blas_threads())
+        return cholesky(S)
+
+    monkeypatch.setattr("motet.release.posterior.cholesky", recorded)
+    CALLS[name]()
+    assert inside
+    assert all(threads == {1} for threads in inside)
+    assert blas_threads() == {3}
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_the_limit_lasts_from_the_first_call_to_the_last_in_all_threads() -> None:
+    opened, close = Event(), Event()
+
+    def other() -> None:
+        with blas_limit:
+            opened.set()
+            close.wait()
+
+    thread = Thread(target=other)
+    with blas_limit:
+        thread.start()
+        opened.wait()
+        with blas_limit:
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+    assert blas_threads() == {1}  # the other call has not ended
+    close.set()
+    thread.join()
+    assert blas_threads() == {3}
+    with pytest.raises(ZeroDivisionError), blas_limit:
+        assert 1 / 0
+    assert blas_threads() == {3}
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize(("setting", "expected"), [("1", 1), ("2", 2), ("8", 3), ("all", 3)])
+def test_the_limit_can_be_set(setting: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTET_BLAS_THREADS", setting)
+    with blas_limit:
+        assert blas_threads() == {expected}
+    assert blas_threads() == {3}
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("setting", ["0", "-1", "many", ""])
+def test_a_wrong_limit_is_refused(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTET_BLAS_THREADS", setting)
+    with pytest.raises(InvalidData, match="MOTET_BLAS_THREADS must be a whole number from 1, or all, got"):
+        learned().disclose()
+    monkeypatch.delenv("MOTET_BLAS_THREADS")
+    with blas_limit:
+        assert blas_threads() == {1}
+    assert blas_threads() == {3}
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_a_forked_process_has_no_open_calls() -> None:
+    limit = BlasLimit()
+    with limit:
+        limit.reset()  # as after a fork in the child
+        assert blas_threads() == {3}
+        limit.__enter__()
+    assert blas_threads() == {3}

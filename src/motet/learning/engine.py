@@ -24,6 +24,7 @@ from motet.learning.evidence import Evidence, residual_quadratic
 from motet.learning.information import Information
 from motet.learning.predictions import predict, predict_all
 from motet.learning.triples import Triples
+from motet.linalg import blas_limit
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks, Shift, Task, fold
@@ -181,6 +182,7 @@ class Engine:
 
     # --- predictions ---
 
+    @blas_limit
     def predict_many(
         self, tasks: Sequence[Hashable] | Array, X: Any, return_std: bool = False, observation: bool = False
     ) -> Any:
@@ -192,6 +194,7 @@ class Engine:
         mean, variance = predict(state.release, stacks, self._examples.inputs, task, X, return_std)
         return (mean, state.release.std(variance, observation)) if return_std else mean
 
+    @blas_limit
     def predict_all(self, X: Any) -> Array:
         """Every task at the same inputs: a row for each label of ``tasks``, a column for each input."""
         state = self._state()
@@ -212,10 +215,11 @@ class Engine:
             raise EmptyData("the number of columns of the inputs is not known yet: learn an example first")
         if self._latest is None or self._examples.changes.any():
             self._check_size()
-            with ThreadPoolExecutor(1) as thread:  # the basis grows while tasks are inverted
-                columns = thread.submit(self._columns)
-                by_key = self._batches({} if self._latest is None else self._latest.batches)
-            state = self._solve(by_key, *columns.result())
+            with blas_limit:
+                with ThreadPoolExecutor(1) as thread:  # the basis grows while tasks are inverted
+                    columns = thread.submit(self._columns)
+                    by_key = self._batches({} if self._latest is None else self._latest.batches)
+                state = self._solve(by_key, *columns.result())
             renumbered = self._examples.compact()
             if renumbered is not None:
                 tasks, inputs = renumbered

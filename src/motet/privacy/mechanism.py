@@ -15,6 +15,7 @@ import numpy as np
 from motet.arrays import Array, finite_number, is_whole_number
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.learning.engine import Engine
+from motet.linalg import blas_limit
 from motet.model.model import Model
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
@@ -39,6 +40,7 @@ class Mechanism:
     default the catalogue or the basis's own. If inputs lie between landmarks, give such points.
     """
 
+    @blas_limit
     def __init__(
         self, model: Model, *, examples: int, points: Any = None, seed: int = 0, C_eta: float | None = None
     ) -> None:
@@ -54,6 +56,7 @@ class Mechanism:
     def __repr__(self) -> str:
         return f"Mechanism({self.model.basis!r}, {self.clip.size} numbers a client)"
 
+    @blas_limit
     def disclose(
         self, noisy: Sequence[Integers], *, scale: float, version: int = 1, retiring: bool = False
     ) -> Disclosed:
@@ -108,6 +111,7 @@ class PrivateRelease:
     noisy: Integers
 
 
+@blas_limit
 def release(
     engine: Engine,
     mechanism: Mechanism,

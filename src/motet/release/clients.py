@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, match, slices
+from motet.linalg import blas_limit
 from motet.model.tasks import Task, inverse_covariance
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed, Estimate
@@ -39,6 +40,7 @@ class Points:
     missed: Array  # the variance that the basis misses
 
     @classmethod
+    @blas_limit
     def of(cls, release: Disclosed, X: Array) -> Points:
         F = release.basis.columns(X)
         E = F[:, : release.basis.rank]
@@ -121,6 +123,7 @@ def _estimate(release: Disclosed, member: Member) -> Estimate:
     return Estimate(release, member, release.model.individual, Task.empty(member.X.shape[1]))
 
 
+@blas_limit
 def _predict(release: Disclosed, members: Sequence[Member], o: Points, x: Points) -> tuple[Array, Array]:
     """Means and variances (m, n) at the inputs x of m members with their own inputs at o.
 

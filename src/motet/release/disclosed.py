@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from motet.arrays import Array, as_bytes, frozen, is_whole_number, match, outputs
 from motet.errors import InvalidData, InvalidRelease, StaleRelease
 from motet.kernels import check_dimension
+from motet.linalg import blas_limit
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import Shift, Task, inverse_covariance
@@ -80,6 +81,7 @@ class Disclosed:
         return frozenset(as_bytes(self.inputs))
 
     @property
+    @blas_limit
     def H(self) -> Array:
         """B⁻¹. Without a bias, and with K̆ = LDLᵀ, the article's H is D^½ times this times D^½."""
         return self.posterior.factor.solve(np.eye(len(self.eta)))
@@ -91,6 +93,7 @@ class Disclosed:
 
     # --- estimates ---
 
+    @blas_limit
     def average(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The average task f̄ at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self._rows(X)
@@ -224,6 +227,7 @@ class Estimate:
     are computed for the first standard deviation, or for the first mean if released examples have changed.
     """
 
+    @blas_limit
     def __init__(
         self, release: Disclosed, task: Task, kernel: Kernel, released: Task | None, a: Array | None = None
     ) -> None:
@@ -289,6 +293,7 @@ class Estimate:
         # A step from the release's weights keeps more digits than the solution from the sums.
         return Posterior(posterior.factor, release.theta + posterior.factor.sigma(gradient))
 
+    @blas_limit
     def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.release._rows(X)
