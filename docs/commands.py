@@ -39,6 +39,7 @@ commands, with exit code 2.
 | `MOTET_TOKEN` | a client's token |
 | `MOTET_OPERATOR_TOKEN` | the operator's token |
 | `MOTET_LOG_FORMAT` | `plain` or `json`, in place of `--log-format` |
+| `MOTET_BLAS_THREADS` | BLAS threads while Motet computes: a number, by default 1, or `all` |
 
 **Tokens** are never arguments. A command that needs one and finds no variable asks for it at a terminal, without
 showing it; without a terminal it fails.
