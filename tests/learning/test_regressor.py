@@ -146,10 +146,61 @@ def test_frames_with_a_task_column(frame: Any) -> None:
     assert reg.n_features_in_ == 1
     with pytest.raises(InvalidData, match="leave task= out"):
         reg.fit(table, y, task=task)
-    with pytest.raises(InvalidData, match="a column 'who' of tasks, got DataFrame"):
+    with pytest.raises(InvalidData, match=r"a column 'who' of tasks, got the columns x$"):
         reg.fit(table[["x"]], y)
     with pytest.raises(InvalidData, match="a column 'who' of tasks, got ndarray"):
         regressor(task="who").fit(X, y)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_misspelt_task_column_is_suggested(frame: Any) -> None:
+    table = frame({"hours": [0.0, 1.0], "dose": [1.0, 2.0], "patient": ["a", "b"]})
+    wrong = r"a column 'Patient' of tasks, got the columns hours, dose, patient; did you mean 'patient'\?$"
+    with pytest.raises(InvalidData, match=wrong):
+        regressor(task="Patient").fit(table, [1.0, 2.0])
+    reg = regressor(task="patient").fit(table, [1.0, 2.0])
+    with pytest.raises(InvalidData, match=r"got the columns hours, dose, Patient; did you mean 'Patient'\?$"):
+        reg.predict(frame({"hours": [0.0], "dose": [1.0], "Patient": ["a"]}))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.array(["2026-01-01", "2026-01-02"], "datetime64[us]"), "in the column 'z', got dates or times .*; convert"),
+        (np.array([0, 3600], "timedelta64[ms]"), "in the column 'z', got dates or times"),
+        (["north", "south"], "in the column 'z', got 'north'; encode it, or leave it out$"),
+    ],
+)
+def test_a_column_without_numbers_is_named(frame: Any, values: Any, message: str) -> None:
+    table = frame({"x": [0.0, 1.0], "z": values, "who": ["a", "b"]})
+    with pytest.raises(InvalidData, match=message):
+        regressor(task="who").fit(table, [1.0, 2.0])
+    reg = regressor(task="who").fit(frame({"x": [0.0, 1.0], "z": [2.0, 3.0], "who": ["a", "b"]}), [1.0, 2.0])
+    with pytest.raises(InvalidData, match=message):
+        reg.predict(table)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("values", [[1, 2], [True, False], [1.0, 2.0], ["1", "2"]])
+def test_columns_that_are_numbers_are_read(frame: Any, values: Any) -> None:
+    table = frame({"x": values, "who": ["a", "b"]})
+    expected = regressor().fit(np.array(values, dtype=float)[:, None], [1.0, 2.0], task=["a", "b"])
+    np.testing.assert_array_equal(regressor(task="who").fit(table, [1.0, 2.0]).disclosed_.eta, expected.disclosed_.eta)
+
+
+def test_inputs_of_other_columns_are_refused_without_a_warning() -> None:
+    """A warning would be an error here."""
+    table = pd.DataFrame({"x": [0.0, 1.0], "z": [1.0, 2.0], "who": ["a", "b"]})
+    reg, named = regressor(task="who").fit(table, [1.0, 2.0]), regressor().fit(table[["x", "z"]], [1.0, 2.0])
+    with pytest.raises(InvalidData, match="expected the columns x, z, got only the column 'who' of tasks"):
+        reg.predict(table[["who"]])
+    with pytest.raises(InvalidData, match="expected columns of inputs, got only the column 'who' of tasks"):
+        regressor(task="who").fit(table[["who"]], [1.0, 2.0])
+    with pytest.raises(InvalidData, match="a data frame with a column 'who' of tasks, got ndarray"):
+        reg.predict(table[["x", "z"]].to_numpy())
+    with pytest.raises(InvalidData, match="expected the columns x, z, got an array of 3 columns"):
+        named.predict(np.zeros((2, 3)))
 
 
 def test_weights_are_repeats_and_zero_drops_the_row() -> None:

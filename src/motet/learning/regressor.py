@@ -1,7 +1,7 @@
 """The scikit-learn estimator: ``fit``, ``predict``, ``partial_fit`` and ``forget`` on arrays and data frames.
 
-It is an ``Engine`` behind scikit-learn's manners. Rows say which task they belong to by the argument ``task`` (routed
-metadata) or in a column of a data frame.
+It is an ``Engine`` behind scikit-learn's interface. The argument ``task`` (routed metadata), or a column of a data
+frame, tells which task each row belongs to.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from motet.arrays import Array, Index, numbers
 from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.learning.engine import Engine, labels_of
+from motet.learning.frames import check_inputs, split_tasks
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.model.spec import from_spec
 from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"
-NAMED = {"dot_product": {"sigma_0": 0.0}}  # what a kernel's name alone means, where not scikit-learn's default
+NAMED_KERNELS = {"dot_product": {"sigma_0": 0.0}}  # parameters of a kernel given by its name, if not the defaults
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     bias
         ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised.
     basis
-        None, ``Landmarks``, ``Eigen`` or ``Features``; None grows with the inputs and is exact.
+        None, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows with
+        the cube of the number of different inputs: a few seconds at 2,000 of them, eight times as long at 4,000. With
+        more, or in a search over many fits, give ``Landmarks`` (for example a sample of the inputs) or, if ``common`` is
+        linear, ``Features``.
     sigma2
-        Scale of all variances; estimated where None.
+        Scale of all variances; None estimates it.
     task
-        The column of a data frame that says which task a row belongs to.
+        The column of a data frame that tells which task a row belongs to.
     """
 
-    # What metadata routing passes on unless told otherwise.
+    # What metadata routing passes on by default.
     __metadata_request__fit = {"task": True}  # noqa: RUF012
     __metadata_request__partial_fit = {"task": True}  # noqa: RUF012
     __metadata_request__predict = {"task": True}  # noqa: RUF012
@@ -119,30 +123,31 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         X, task = self._split(X, task, needed=True)
         if y is None:
             raise InvalidData("fit requires y to be passed, but the target y is None")
+        check_inputs(X, self.task, None)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         y = column_or_1d(y, warn=True).astype(np.float64)
-        labels = task
-        if not reset and (labels is None) != self.single_task_:
+        if not reset and (task is None) != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
-        noise, kept = _noise(sample_weight, len(X))
+        noise, weighted = _noise(sample_weight, len(X))
         engine = Engine(self._model()) if reset else self.engine_
-        named = [ONE_TASK] * len(X) if labels is None else labels_of(labels, len(X))
-        if not kept.all():
-            X, y, noise, named = X[kept], y[kept], noise[kept], [named[i] for i in np.flatnonzero(kept)]
-        engine.learn_many(named, X, y, noise)
+        labels = [ONE_TASK] * len(X) if task is None else labels_of(task, len(X))
+        if not weighted.all():
+            X, y, noise = X[weighted], y[weighted], noise[weighted]
+            labels = [labels[i] for i in np.flatnonzero(weighted)]
+        engine.learn_many(labels, X, y, noise)
         if reset:
-            engine.disclose()  # whatever is wrong with the model shows here
-        self.engine_, self.single_task_ = engine, labels is None
+            engine.disclose()  # so that a wrong model is refused here
+        self.engine_, self.single_task_ = engine, task is None
         return self
 
     def _model(self) -> Model:
         kernels = (self.common, self.individual)
         common, individual = (
-            from_spec({"kernel": k, **NAMED.get(k, {})}) if isinstance(k, str) else k for k in kernels
+            from_spec({"kernel": k, **NAMED_KERNELS.get(k, {})}) if isinstance(k, str) else k for k in kernels
         )
         return Model(common, individual, self.alpha, self.lam, self.bias, self.basis, self.sigma2)
 
-    # --- what was learned ---
+    # --- results ---
 
     @property
     def disclosed_(self) -> Disclosed:
@@ -180,43 +185,39 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     # --- prediction ---
 
     def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
-        """Each row's own task at its input; without tasks the average function.
+        """Each row's task at its input; without tasks the average function.
 
-        A label never learned, or a missing one, is a new individual: the average, with the full individual variance.
+        A label that was not learned, or a missing one, is a new individual: the average, with the full variance of a shift.
         ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation.
         """
         check_is_fitted(self)
         X, task = self._split(X, task, needed=False)
+        names = getattr(self, "feature_names_in_", None)
+        check_inputs(X, self.task, None if names is None else list(names))
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        labels = task
         if self.single_task_:
-            if labels is not None:
+            if task is not None:
                 raise InvalidData("fitted without tasks, so predict takes none")
-            labels = np.full(len(X), ONE_TASK)
-        if labels is None:
+            task = np.full(len(X), ONE_TASK)
+        if task is None:
             return self.disclosed_.average(X, return_std, observation)
-        return self.engine_.predict_many(labels, X, return_std, observation)
+        return self.engine_.predict_many(task, X, return_std, observation)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
-        """R² of the predictions for each row's own task."""
+        """R² of the predictions for each row's task."""
         return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
 
     def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
-        """The inputs without the task column, and the tasks; ``needed`` to learn, not to predict."""
+        """The inputs without the task column, and the tasks, which are needed to learn and not to predict."""
         if self.task is None:
             return X, task
         if task is not None:
             raise InvalidData(f"tasks are in the column {self.task!r} already: leave task= out")
-        columns = list(getattr(X, "columns", []))
-        if self.task in columns:
-            return X[[c for c in columns if c != self.task]], X[self.task]
-        if not needed and columns:
-            return X, None
-        raise InvalidData(f"expected a data frame with a column {self.task!r} of tasks, got {type(X).__name__}")
+        return split_tasks(X, self.task, required=needed)
 
 
 def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
-    """Noise variances 1/weight, and which rows are kept."""
+    """Noise variances 1/weight, and which rows have a positive weight."""
     if sample_weight is None:
         return np.ones(n), np.ones(n, dtype=bool)
     weight = numbers(sample_weight, "sample_weight")

@@ -1,0 +1,80 @@
+"""Data frames, pandas's or polars's, as the regressor reads them: a column of tasks, and columns of numbers.
+
+scikit-learn turns a frame into an array and forgets which column is which; whatever is refused here is named.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from motet.errors import InvalidData
+from motet.text import first_few
+
+
+def columns_of(X: Any) -> list[Hashable]:
+    """The names of a frame's columns; none if it is not a frame."""
+    return list(getattr(X, "columns", []))
+
+
+def split_tasks(X: Any, task: Hashable, *, required: bool) -> tuple[Any, Any]:
+    """The inputs without the column ``task``, and that column, or None if it may be missing."""
+    columns = columns_of(X)
+    if not columns:
+        raise InvalidData(f"expected a data frame with a column {task!r} of tasks, got {type(X).__name__}")
+    if task in columns:
+        return X[[column for column in columns if column != task]], X[task]
+    near = _nearest(task, columns)
+    if required or str(near).casefold() == str(task).casefold():
+        hint = "" if near is None else f"; did you mean {near!r}?"
+        raise InvalidData(f"expected a column {task!r} of tasks, got the columns {_listed(columns)}{hint}")
+    return X, None
+
+
+def _nearest(task: Hashable, columns: list[Hashable]) -> Hashable | None:
+    by_text = {str(column).casefold(): column for column in columns}
+    near = difflib.get_close_matches(str(task).casefold(), by_text, n=1)
+    return by_text[near[0]] if near else None
+
+
+def check_inputs(X: Any, task: Hashable, expected: list[str] | None) -> None:
+    """Raises unless X can be read as inputs: a frame with columns of numbers, or an array as wide as ``expected``.
+
+    ``expected`` are the columns that the regressor was fitted with, if they had names.
+    """
+    columns = columns_of(X)
+    wanted = "columns of inputs" if expected is None else f"the columns {_listed(expected)}"
+    if hasattr(X, "columns") and not columns:
+        only = "no columns" if task is None else f"only the column {task!r} of tasks"
+        raise InvalidData(f"expected {wanted}, got {only}")
+    for column in columns:
+        if getattr(X[column], "ndim", 1) == 1:  # scikit-learn refuses names that occur twice
+            _check_numbers(X[column], column)
+    if not columns and expected is not None and np.ndim(X) == 2 and np.shape(X)[1] != len(expected):
+        raise InvalidData(f"expected {wanted}, got an array of {np.shape(X)[1]} columns")
+
+
+def _check_numbers(values: Any, column: Hashable) -> None:
+    """Raises unless a column holds numbers, or objects that are numbers."""
+    if getattr(values.dtype, "kind", "O") in "biufc":
+        return
+    array = np.asarray(values)
+    if array.dtype.kind in "mM":
+        raise InvalidData(
+            f"expected numbers in the column {column!r}, got dates or times ({values.dtype}); convert them, "
+            "for example to hours since the first"
+        )
+    for value in array.tolist() if array.dtype.kind not in "biufc" else ():
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise InvalidData(
+                f"expected numbers in the column {column!r}, got {value!r:.30}; encode it, or leave it out"
+            ) from None
+
+
+def _listed(columns: list[Any]) -> str:
+    return first_few(str(column) for column in columns)
