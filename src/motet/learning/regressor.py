@@ -66,8 +66,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     basis
         None, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows with
         the cube of the number of different inputs: a few seconds at 2,000 of them, eight times as long at 4,000. With
-        more, or in a search over many fits, give ``Landmarks`` (for example a sample of the inputs) or, if ``common`` is
-        linear, ``Features``.
+        more, or in a search over many fits, give ``Landmarks`` (for example a sample of the inputs) or, for a linear
+        ``common``, ``Features``.
     sigma2
         Scale of all variances; None estimates it.
     task
@@ -187,7 +187,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
         """Each row's task at its input; without tasks the average function.
 
-        A label that was not learned, or a missing one, is a new individual: the average, with the full variance of a shift.
+        A label that was not learned, or a missing one, is a new individual: the average, with all variance of a shift.
         ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation.
         """
         check_is_fitted(self)
