@@ -28,8 +28,12 @@ class Table:
     numbers: list[int]
 
     def refusal(self, k: int, column: str | int, what: str) -> InvalidData:
-        name = self.columns[column] if isinstance(column, int) else column
-        return InvalidData(f"{self.file}, row {self.numbers[k]}, column {name}: {what}")
+        where = self.place(k, self.columns[column] if isinstance(column, int) else column)
+        return InvalidData(f"{where}: {what}", where=where)
+
+    def place(self, k: int, column: str | None = None) -> str:
+        """File, row and column of a cell, or of a row."""
+        return f"{self.file}, row {self.numbers[k]}" + ("" if column is None else f", column {column}")
 
     def require(self, *columns: str) -> None:
         for column in columns:

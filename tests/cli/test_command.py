@@ -66,6 +66,9 @@ def test_an_error_is_json_where_the_output_would_be(tmp_path: Path) -> None:
     error = json.loads(data.stderr)["error"]
     assert plain.stderr == f"motet: {error['message']}\n"
     assert (error["code"], error["where"]) == ("invalid_data", None)
+    table.write_text("name,token\nann,\n", encoding="utf-8")
+    cell = json.loads(invoked(*arguments, "--json").stderr)["error"]
+    assert cell["where"] == "own.csv, row 2, column token"
     system = invoked("download", "--out", str(tmp_path), "--force", "--url", "http://127.0.0.1:1", "--json")
     assert json.loads(system.stderr)["error"]["code"] == "unreachable"
 

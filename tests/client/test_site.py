@@ -106,8 +106,9 @@ def test_an_input_out_of_bounds_is_named_by_its_column(tmp_path: Path) -> None:
         server.fixed["POST /v1/examples"] = refusal(
             422, "invalid_data", "expected a number from 0 to 24, got 30", where
         )
-        with pytest.raises(InvalidData, match=message):
+        with pytest.raises(InvalidData, match=message) as refused:
             send(server.client(), read_examples(path, None), lambda _: None)
+        assert str(refused.value).startswith(refused.value.where or "expected")
 
 
 # --- one token for each client ---

@@ -119,9 +119,12 @@ class Command(TyperCommand):
         with errors_shown(as_json=ctx.params.get("as_json", False)):
             return super().invoke(ctx)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return [usage(parameters(self.callback))] if self.callback else []
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         listed = parameters(self.callback) if self.callback else []
-        formatter.write_usage(ctx.command_path, usage(listed))
+        self.format_usage(ctx, formatter)
         for paragraph in (self.help or "").split("\n\n"):
             formatter.write_paragraph()
             formatter.write_text(" ".join(paragraph.split()))
@@ -135,8 +138,11 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """All commands, listed with the first sentence of their help."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return ["COMMAND [OPTIONS]"]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write_usage(ctx.command_path, "COMMAND [OPTIONS]")
+        self.format_usage(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(self.help or "")
         commands = [command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]

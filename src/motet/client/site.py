@@ -88,19 +88,20 @@ def send(
     except MotetError as error:
         first = examples.table.numbers[stored] if stored else 0
         sure = not isinstance(error, (Unreachable, ServerError))
-        message = _located(error, examples, client) + _stored(client, first, sent_clients, sure=sure)
-        raise error.reworded(message) from None
+        place = _place(error, examples)
+        subject = ", ".join(filter(None, [place, client and f"client {client}"]))
+        message = f"{subject}: {error}" if subject else str(error)
+        raise type(error)(message + _stored(client, first, sent_clients, sure=sure), where=place) from None
     return total
 
 
-def _located(error: MotetError, examples: Examples, client: str) -> str:
-    """The message of an error, with file, row and column if it is about one example."""
-    places = [f"client {client}"] if client else []
-    if (place := ExamplePlace.parse(error.where)) is not None and place.example < len(examples.X):
-        columns = {f"x.{k}": column for k, column in enumerate(examples.columns)}
-        column = [f"column {columns[place.field]}"] if place.field in columns else []
-        places = [examples.table.file, f"row {examples.table.numbers[place.example]}", *column, *places]
-    return ": ".join([*([", ".join(places)] if places else []), str(error)])
+def _place(error: MotetError, examples: Examples) -> str | None:
+    """File, row and column of the example that an error is about."""
+    place = ExamplePlace.parse(error.where)
+    if place is None or place.example >= len(examples.X):
+        return None
+    columns = {f"x.{k}": column for k, column in enumerate(examples.columns)} | {"y": "y", "noise": "noise"}
+    return examples.table.place(place.example, columns.get(place.field))
 
 
 def _stored(client: str, first: int, sent_clients: Collection[str], *, sure: bool) -> str:
