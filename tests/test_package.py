@@ -29,6 +29,9 @@ def test_import_is_light() -> None:
     heavy = ("sklearn", "scipy", "matplotlib", "fastapi", "dask", "rich", "pandas")
     code = f"import motet, sys; print([m for m in {heavy!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+    sends = "motet.cli.app, motet.cli.connect, motet.client.site, motet.client.tables, motet.model.catalogue"
+    code = f"import {sends}, sys; print([m for m in ('sklearn', 'scipy', 'pandas', 'fastapi') if m in sys.modules])"
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
     code = "from motet import *; import sys; print([m for m in ('matplotlib', 'fastapi', 'dask') if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
