@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner, Result
 
+from motet.cli.app import app
 from motet.cli.demo import invitation
 from motet.errors import MotetError
 from motet.music.crowd import Errors
@@ -170,16 +172,16 @@ def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
 # --- mistakes ---
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120, check=False)
+def demo(*options: str) -> Result:
+    return CliRunner().invoke(app, ["demo", *options])
 
 
 def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = run("-m", "motet", "demo", "--port", str(port))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
+        refused = demo("--port", str(port))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
         f"motet: expected a free port, but {port} is taken or not allowed: "
         "choose another, or leave it out for the next free one\n"
     )
@@ -187,15 +189,16 @@ def test_a_port_that_is_taken() -> None:
 
 @pytest.mark.parametrize(("option", "value"), [("--clients", "3"), ("--seconds", "0")])
 def test_values_out_of_range(option: str, value: str) -> None:
-    done = run("-m", "motet", "demo", option, value)
-    assert done.returncode == 2
-    assert option in done.stderr
+    refused = demo(option, value)
+    assert refused.exit_code == 2
+    assert option in refused.stderr
 
 
-def test_without_what_a_server_needs() -> None:
-    done = run("-c", "import sys; sys.modules['uvicorn'] = None; from motet.cli.app import app; app(['demo'])")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "motet: the demo runs a server and needs uvicorn: pip install 'motet[server]'\n"
+def test_without_what_a_server_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    refused = demo()
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "motet: the demo runs a server and needs uvicorn: pip install 'motet[server]'\n"
 
 
 def test_a_server_that_does_not_start(tmp_path: Path) -> None:
