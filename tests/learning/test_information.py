@@ -114,7 +114,7 @@ def test_large_tasks_are_scattered_as_small_ones_are(monkeypatch: pytest.MonkeyP
     tasks, x, y = np.repeat(np.arange(12), 10), rng.normal(size=(120, 1)).round(1), rng.normal(size=120)
     engines = [Engine(MODELS["growing"]) for _ in range(2)]
     for engine, small in zip(engines, (64, 2)):
-        monkeypatch.setattr("motet.learning.information.SMALL", small)
+        monkeypatch.setattr("motet.learning.information.MAX_SCATTERED_SIZE", small)
         engine.learn_many(tasks, x, y)
         engine.disclose()
     np.testing.assert_allclose(engines[1].information().G, engines[0].information().G, rtol=1e-13, atol=1e-13)

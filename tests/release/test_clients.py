@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from motet.kernels import RBF, DotProduct, ExpSineSquared
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import release as private_release
-from motet.release import clients as many
-from motet.release.clients import Member
+from motet.release import clients as release_clients
+from motet.release.clients import ClientData
 from motet.release.disclosed import Estimate
 from tests.oracles import Problem
 from tests.privacy.worlds import MODELS as PRIVATE
@@ -23,21 +24,21 @@ from tests.privacy.worlds import mechanism, rounded_gaussian, rows_of, study
 from tests.streams import CASES, engine_of, probes, problem
 
 
-def alone(release: Disclosed, member: Member) -> Estimate:
-    if not isinstance(member, Task):
-        return release.active_estimate(member)
-    if len(member.y):
-        return release.estimate(member.X, member.y, member.noise)
-    return Estimate(release, member, release.model.individual, member)
+def alone(release: Disclosed, client: ClientData) -> Estimate:
+    if not isinstance(client, Task):
+        return release.active_estimate(client)
+    if len(client.y):
+        return release.estimate(client.X, client.y, client.noise)
+    return Estimate(release, client, release.model.individual, client)
 
 
-def check(release: Disclosed, asked: Iterable[tuple[Member, Array]], rtol: float = 1e-7) -> None:
+def check(release: Disclosed, asked: Iterable[tuple[ClientData, Array]], rtol: float = 1e-7) -> None:
     asked = list(asked)
     for observation in (False, True):
-        found = list(many.predict(release, asked, observation))
+        found = list(release_clients.predict(release, asked, observation))
         assert len(found) == len(asked)
-        for (member, X), (mean, std) in zip(asked, found):
-            expected = alone(release, member).predict(X, return_std=True, observation=observation)
+        for (client, X), (mean, std) in zip(asked, found):
+            expected = alone(release, client).predict(X, return_std=True, observation=observation)
             np.testing.assert_allclose(mean, expected[0], rtol=rtol, atol=rtol)
             np.testing.assert_allclose(std, expected[1], rtol=rtol, atol=rtol)
 
@@ -66,12 +67,30 @@ def test_each_is_predicted_as_if_alone(name: str, bias: str, basis: str, monkeyp
     engine = engine_of(p, ~mine, sigma2=1.5, **spec)
     release = engine.disclose()
     engine.learn("t1", p.X[0], 1.0)
-    members: list[Member] = [of(p, "t4"), of(p, "t5"), Task.empty(p.X.shape[1])]
-    members += [engine.coefficients(task, release) for task in ("t0", "t1", "t2")]
+    clients: list[ClientData] = [of(p, "t4"), of(p, "t5"), Task.empty(p.X.shape[1])]
+    clients += [engine.coefficients(task, release) for task in ("t0", "t1", "t2")]
     X = probes(p)
-    check(release, ((member, X) for member in members))
-    monkeypatch.setattr(many, "INPUTS_PER_GROUP", 15)
-    check(release, ((member, X[k:]) for k, member in enumerate(members)))
+    check(release, ((client, X) for client in clients))
+    monkeypatch.setattr(release_clients, "INPUTS_PER_GROUP", 15)
+    check(release, ((client, X[k:]) for k, client in enumerate(clients)))
+
+
+@pytest.mark.parametrize("numbers", [2**20, 200])
+@pytest.mark.parametrize("bias", ["none", "linear"])
+def test_clients_that_are_alike_are_predicted_as_one_stack(bias: str, numbers: int, monkeypatch: Any) -> None:
+    """Some at inputs that a growing basis spans, some at others; of one size and of another; passive and active."""
+    monkeypatch.setattr(release_clients, "NUMBERS_PER_PART", numbers)
+    p, rng = hard("ard", bias), np.random.default_rng(4)
+    engine = engine_of(p, sigma2=1.5)
+    for task in range(8):
+        engine.learn_many([task] * 3, p.X[task : task + 3], rng.normal(size=3))
+    release = engine.disclose()
+    inputs = [p.X[rng.choice(len(p.X), 4, replace=False)] + (0.1 if k % 3 else 0.0) for k in range(8)]
+    clients: list[ClientData] = [Task.of(X, rng.normal(size=4), rng.uniform(0.5, 2, size=4)) for X in inputs]
+    clients += [engine.coefficients(task) for task in range(8)]
+    clients += [Task.of(p.X[:1], rng.normal(size=1), np.ones(1)) for _ in range(3)]
+    X = probes(p)
+    check(release, ((client, X) for client in clients))
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -81,8 +100,8 @@ def test_private_releases(name: str) -> None:
     rng = np.random.default_rng(2)
     own = [Task.of(rows_of(name, rng, n), rng.normal(size=n), np.ones(n)) for n in (1, 4, 9)]
     active = [release.coefficients(one, Task.empty(one.X.shape[1]), release.model.individual) for one in own]
-    members: list[Member] = [*own, *active, Task.empty(own[0].X.shape[1])]
-    check(release, ((member, rows_of(name, rng, 6)) for member in members))
+    clients: list[ClientData] = [*own, *active, Task.empty(own[0].X.shape[1])]
+    check(release, ((client, rows_of(name, rng, 6)) for client in clients))
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])
@@ -99,7 +118,7 @@ def test_a_new_individual_is_the_average_with_the_variance_of_the_shift() -> Non
     release = engine_of(hard("ard", "constant"), sigma2=1.5).disclose()
     X = probes(hard("ard", "constant"))
     nobody = Task.empty(X.shape[1])
-    ((mean, std),) = many.predict(release, [(nobody, X)])
+    ((mean, std),) = release_clients.predict(release, [(nobody, X)])
     average, spread = release.average(X, return_std=True)
     np.testing.assert_allclose(mean, average, rtol=1e-12)
     shift = 1.5 * release.model.individual_share * release.model.individual.diag(X)
@@ -111,4 +130,4 @@ def test_whose_fault_it_is() -> None:
     engine.learn("a", [1.0, 2.0, 3.0], 2.0)
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(NotPositiveDefinite, match=r"ExpSineSquared.* is not positive definite on a task's inputs"):
-        list(many.predict(engine.disclose(), [(Task.of(X, X[:, 0], np.ones(30)), X)]))
+        list(release_clients.predict(engine.disclose(), [(Task.of(X, X[:, 0], np.ones(30)), X)]))

@@ -20,7 +20,7 @@ from motet.client.tables import Examples, Inputs
 from motet.errors import InvalidData
 from motet.model.tasks import Task
 from motet.release import clients as release_clients
-from motet.release.clients import Member
+from motet.release.clients import ClientData
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.tablefile import Table
@@ -35,7 +35,7 @@ class Source:
     """What a client is predicted from: a release, and its examples, kept here (a task) or sent (coefficients)."""
 
     release: Disclosed
-    examples: Member
+    examples: ClientData
 
     @property
     def inputs(self) -> Array:

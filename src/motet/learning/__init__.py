@@ -1,4 +1,4 @@
-"""What is kept: the examples of many tasks, their sums, the evidence, and the two ways to use them.
+"""The examples of many tasks, their sums and their evidence, and the two ways to use them.
 
 ``Engine`` takes examples as they come; ``MixedEffectRegressor`` is the same behind scikit-learn's interface.
 """

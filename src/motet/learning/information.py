@@ -1,7 +1,7 @@
-"""What tasks tell each other: sums.
+"""The sums over tasks, which are all that tasks learn of each other.
 
 ``Information`` is G = Σⱼ Rʲ scattered over inputs and g = Σⱼ Rʲyʲ, or Λ = FᵀGF and η = Fᵀg in a basis, with the few
-numbers that the evidence needs. It adds and subtracts; that is the whole interface between tasks.
+numbers that the evidence needs. It adds and subtracts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from motet.errors import WrongDimension
 from motet.learning.batches import Batch
 from motet.linalg import mirror_lower
 
-SMALL = 64  # tasks of this size are scattered many at once
+MAX_SCATTERED_SIZE = 64  # of tasks that are scattered many at once
 
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """Sums over tasks. ``inputs`` are the rows that G and g are about; None means that they live in a fixed basis."""
+    """Sums over tasks, over ``inputs``, or in a fixed basis if these are None."""
 
     G: Array
     g: Array
     inputs: Array | None = None
     tasks: Index = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # how many tasks have each input
-    rows: int = 0
-    folded: int = 0
+    rows: int = 0  # raw examples
+    folded: int = 0  # examples without repeats
     log_det: float = 0.0  # Σ log |Rʲ|
     quadratic: float = 0.0  # Σ yʲᵀRʲyʲ
     squares: float = 0.0  # Σ (yᵢ − ȳ)² / wᵢ over repeats
@@ -44,7 +44,7 @@ class Information:
         for batch in batches:
             g += np.bincount(batch.h.ravel(), batch.Ry.ravel(), minlength=n)
             tasks += np.bincount(batch.h.ravel(), minlength=n)
-        return cls(G, g, inputs, tasks, **_numbers(batches))
+        return cls(G, g, inputs, tasks, **_evidence_sums(batches))
 
     @classmethod
     def in_basis(cls, batches: Sequence[Batch], F: Array) -> Information:
@@ -57,31 +57,31 @@ class Information:
                 flat = Fj.reshape(part.h.size, k).T
                 Lambda += flat @ (part.R @ Fj).reshape(part.h.size, k)
                 eta += flat @ part.Ry.ravel()
-        return cls((Lambda + Lambda.T) / 2, eta, **_numbers(batches))
+        return cls((Lambda + Lambda.T) / 2, eta, **_evidence_sums(batches))
 
     def into(self, F: Array, triangular: int = 0) -> Information:
-        """The same sums in a basis with columns F at the inputs, the first of them ``triangular``, if so told."""
+        """The same sums in a basis with columns F at the inputs, the first ``triangular`` ones lower triangular."""
         return replace(self, G=_congruence(self.G, F, triangular), g=F.T @ self.g, inputs=None, tasks=self.tasks[:0])
 
     def __add__(self, other: Information) -> Information:
-        return self._combined(other, 1)
+        return self._add(other, 1)
 
     def __sub__(self, other: Information) -> Information:
-        return self._combined(other, -1)
+        return self._add(other, -1)
 
-    def _combined(self, other: Information, sign: int) -> Information:
+    def _add(self, other: Information, sign: int) -> Information:
         a, b = _aligned(self, other)
-        numbers = {name: getattr(a, name) + sign * getattr(b, name) for name in _NUMBERS}
+        numbers = {name: getattr(a, name) + sign * getattr(b, name) for name in EVIDENCE_SUMS}
         total = Information(a.G + sign * b.G, a.g + sign * b.g, a.inputs, **numbers)
         if a.inputs is None:
             return total
         tasks = a.tasks + sign * b.tasks
-        kept = np.flatnonzero(tasks)
-        return replace(total, G=total.G[np.ix_(kept, kept)], g=total.g[kept], inputs=a.inputs[kept], tasks=tasks[kept])
+        used = np.flatnonzero(tasks)
+        return replace(total, G=total.G[np.ix_(used, used)], g=total.g[used], inputs=a.inputs[used], tasks=tasks[used])
 
 
 def _congruence(G: Array, F: Array, r: int) -> Array:
-    """FᵀGF where F's first ``r`` columns are lower triangular over its first ``r`` rows: a quarter of the work."""
+    """FᵀGF, with a quarter of the work if F's first ``r`` columns are lower triangular over its first ``r`` rows."""
     L, rest, psi = F[:r, :r], F[r:, :r], F[:, r:]
     core = mirror_lower(dsygst(G[:r, :r].T, L, itype=2, lower=1)[0]) if r else np.empty((0, 0))
     if r == F.shape[1] == len(F):
@@ -99,28 +99,28 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
 
 
 def _scattered(batches: Sequence[Batch], n: int) -> Array:
-    """Σⱼ Rʲ at (hʲ, hʲ): of small tasks one of each two equal entries, then both; large ones singly."""
+    """Σⱼ Rʲ at (hʲ, hʲ). Small tasks are added many at once, by their lower triangles; large ones one by one."""
     flat = np.zeros(n * n)
     G = flat.reshape(n, n)
-    for batch in (b for b in batches if b.h.shape[1] <= SMALL):
+    for batch in (b for b in batches if b.h.shape[1] <= MAX_SCATTERED_SIZE):
         size = batch.h.shape[1]
         i, k = np.tril_indices(size)
         for part in batch.parts(size**2):
-            at = part.h.take(i, axis=1) * n + part.h.take(k, axis=1)
-            half = part.R.reshape(-1, size**2).take(i * size + k, axis=1)
-            np.add.at(flat, at.ravel(), half.ravel())
+            positions = part.h.take(i, axis=1) * n + part.h.take(k, axis=1)
+            triangles = part.R.reshape(-1, size**2).take(i * size + k, axis=1)
+            np.add.at(flat, positions.ravel(), triangles.ravel())
     G += G.T
     G[np.diag_indices(n)] /= 2.0
-    for batch in (b for b in batches if b.h.shape[1] > SMALL):
+    for batch in (b for b in batches if b.h.shape[1] > MAX_SCATTERED_SIZE):
         for h, R in zip(batch.h, batch.R):
             G[np.ix_(h, h)] += R
     return G
 
 
-_NUMBERS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")
+EVIDENCE_SUMS = ("rows", "folded", "log_det", "quadratic", "squares", "log_noise")
 
 
-def _numbers(batches: Iterable[Batch]) -> dict[str, Any]:
+def _evidence_sums(batches: Iterable[Batch]) -> dict[str, Any]:
     return {
         "rows": sum(int(b.rows.sum()) for b in batches),
         "folded": sum(b.h.size for b in batches),
@@ -137,15 +137,16 @@ def _aligned(a: Information, b: Information) -> tuple[Information, Information]:
         raise WrongDimension("information adds over inputs, or in one basis; these two are of different kinds")
     if a.inputs is None or b.inputs is None:
         return a, b
-    known: dict[bytes, int] = {}
-    match(a.inputs, known)
-    where, _ = match(b.inputs, known)
-    inputs = np.vstack([a.inputs, b.inputs[where >= len(a.inputs)]])
-    return _spread(a, np.arange(len(a.inputs)), inputs), _spread(b, where, inputs)
+    numbers: dict[bytes, int] = {}
+    match(a.inputs, numbers)
+    index, _ = match(b.inputs, numbers)
+    inputs = np.vstack([a.inputs, b.inputs[index >= len(a.inputs)]])
+    return _over_more(a, np.arange(len(a.inputs)), inputs), _over_more(b, index, inputs)
 
 
-def _spread(info: Information, where: Index, inputs: Array) -> Information:
+def _over_more(info: Information, index: Index, inputs: Array) -> Information:
+    """The same over more ``inputs``; ``index`` has the numbers of those that there were."""
     n = len(inputs)
     G, g, tasks = np.zeros((n, n)), np.zeros(n), np.zeros(n, dtype=np.intp)
-    G[np.ix_(where, where)], g[where], tasks[where] = info.G, info.g, info.tasks
+    G[np.ix_(index, index)], g[index], tasks[index] = info.G, info.g, info.tasks
     return replace(info, G=G, g=g, inputs=inputs, tasks=tasks)

@@ -13,10 +13,9 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, slices
 from motet.learning.batches import NUMBERS_PER_PART, Batch
-from motet.model.gram import gram
 from motet.model.tasks import Shift
 from motet.release.disclosed import Disclosed
-from motet.release.estimates import task_mean, task_variance
+from motet.release.estimates import task_coefficients, task_mean, task_variance
 
 NEW = -1  # the number of a task that has no examples
 
@@ -40,7 +39,7 @@ def predict(
             used, at = np.unique(stack.h, return_inverse=True)  # each input is evaluated once
             at, columns = at.reshape(stack.h.shape), basis.columns(inputs[used])
             k = shift.gram(X[rows], inputs[stack.h])
-            a = (stack.R @ (stack.y - (columns @ release.theta)[at])[:, :, None])[:, :, 0]
+            a = task_coefficients(stack.R, stack.y, (columns @ release.theta)[at])
             mean[rows] = task_mean(mean[rows], k, a)
             new[rows] = False
             if return_std:
@@ -73,13 +72,12 @@ def predict_all(
     release: Disclosed, parts: Iterable[tuple[Batch, Kernel]], inputs: Array, tasks: int, X: Array
 ) -> Array:
     """f̂ of each of ``tasks`` tasks, by number, at all of X."""
-    out = np.tile(release.average(X), (tasks, 1))
-    fitted = release.average(inputs)
+    means = np.tile(release.average(X), (tasks, 1))
+    average = release.average(inputs)
     for batch, kernel in parts:
-        k = release.model.individual_share * gram(kernel, inputs, X)
-        for run in slices(len(batch.task), NUMBERS_PER_PART // (len(inputs) + 1)):
-            own = batch.take(run)
-            a = np.zeros((len(own.task), len(inputs)))
-            a[np.arange(len(own.task))[:, None], own.h] = (own.R @ (own.y - fitted[own.h])[:, :, None])[:, :, 0]
-            out[own.task] += a @ k
-    return out
+        k = Shift.of(release.model, kernel).gram(inputs, X)
+        for part in batch.parts(len(inputs) + 1):
+            a = np.zeros((len(part.task), len(inputs)))
+            a[np.arange(len(part.task))[:, None], part.h] = task_coefficients(part.R, part.y, average[part.h])
+            means[part.task] += a @ k
+    return means

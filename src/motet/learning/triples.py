@@ -191,13 +191,13 @@ class Triples:
         same = (self._input.values[rows] == input) & (self._y.values[rows] == y) & (self._noise.values[rows] == noise)
         if not same.any():
             return False
-        self._kill(self._numbers[label], rows[np.flatnonzero(same)[:1]])
+        self._remove_rows(self._numbers[label], rows[np.flatnonzero(same)[:1]])
         return True
 
     def remove_task(self, label: Hashable) -> None:
-        self._kill(self._numbers[label], self._rows_of(self._numbers[label]))
+        self._remove_rows(self._numbers[label], self._rows_of(self._numbers[label]))
 
-    def _kill(self, number: int, rows: Index) -> None:
+    def _remove_rows(self, number: int, rows: Index) -> None:
         self._alive.values[rows] = False
         self._y.values[rows] = 0.0  # nothing that was taken back stays in memory
         self._noise.values[rows] = 1.0

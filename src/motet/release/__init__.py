@@ -1,6 +1,7 @@
-"""What is published, and what a client makes of it: the disclosed database, its file, and estimates from it.
+"""What is published, and a client's estimate from it: the disclosed database, its file, the formula, coefficients.
 
-A client needs nothing but this room, which is why ``client`` and ``learning`` meet here and nowhere else.
+A client needs nothing but this room, which is why ``client`` and ``learning`` meet here and nowhere else. Many clients
+of one release are predicted together by ``motet.release.clients``.
 """
 
 from motet.release.coefficients import Coefficients

@@ -1,7 +1,7 @@
 """Many clients of one release at once: the same numbers as their ``Estimate``s, for less work.
 
-The work of O(r²) for an input is done once, whichever clients ask for it; a client alone then costs O(rℓ) for each of
-its predictions.
+What costs O(r²) for an input is done once, however many clients ask for it; a client then costs O(rℓ) for each of its
+predictions. Clients in a row that are alike in size, kernel and inputs asked for are predicted as one stack.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from motet.linalg import blas_limit
 from motet.model.tasks import Task, inverse_covariance
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed, Estimate
-from motet.release.estimates import task_mean, task_variance
+from motet.release.estimates import task_coefficients, task_mean, task_variance
 from motet.release.posterior import condition, spread
 
 INPUTS_PER_GROUP = 8000  # evaluated together, to bound memory
 NUMBERS_PER_PART = 2**20  # in one temporary
 
-Member: TypeAlias = Task | Coefficients  # passive or active; a task without examples is a new individual
+ClientData: TypeAlias = Task | Coefficients  # of a passive or of an active client; an empty task is a new individual
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,30 +50,66 @@ class Points:
         return Points(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A client, with the numbers of its own inputs ``h`` and of those asked for, among the inputs of its group."""
+
+    client: ClientData
+    h: Index
+    at: Index
+
+    @property
+    def task(self) -> Task:
+        return self.client.task if isinstance(self.client, Coefficients) else self.client
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the release has just the examples that the client has now."""
+        return isinstance(self.client, Coefficients) and self.client.released is None
+
+    def kernel(self, release: Disclosed) -> Kernel:
+        return self.client.kernel if isinstance(self.client, Coefficients) else release.model.individual
+
+    def is_alone(self, release: Disclosed) -> bool:
+        """Whether the client shares no work with others, because θ̂ and its covariance differ for it."""
+        if isinstance(self.client, Coefficients) and self.client.released is not None and len(self.client.released.y):
+            return True
+        return len(self.h) > 0 and not self.is_released and not release.posterior.factor.identifies_bias
+
+    def kind(self, release: Disclosed) -> tuple[Any, ...]:
+        """Equal for clients that are predicted as one stack."""
+        return self.is_alone(release), self.is_released, len(self.h), id(self.at), self.kernel(release)
+
+    def estimate(self, release: Disclosed) -> Estimate:
+        if isinstance(self.client, Coefficients):
+            return release.active_estimate(self.client)
+        return Estimate(release, self.client, release.model.individual, Task.empty(self.client.X.shape[1]))
+
+
 def predict(
-    release: Disclosed, requests: Iterable[tuple[Member, Array]], observation: bool = False
+    release: Disclosed, clients: Iterable[tuple[ClientData, Array]], observation: bool = False
 ) -> Iterator[tuple[Array, Array]]:
-    """Mean and standard deviation for every member at its inputs, which are rows such as the release has."""
-    for group, X in _groups(requests):
+    """Mean and standard deviation for every client at its inputs, which are rows such as the release has."""
+    for group, X in _groups(clients):
         points = Points.of(release, X)
-        for (alone, *_), alike in groupby(group, partial(_kind, release)):
-            if alone:
-                for member, _, at in alike:
-                    yield _estimate(release, member).predict(X[at], return_std=True, observation=observation)
-                continue
+        for _, alike in groupby(group, lambda request: request.kind(release)):
             stack = list(alike)
-            x = points.take(stack[0][2])
-            numbers = (len(x.X) + len(stack[0][1])) * (x.V.shape[1] + x.X.shape[1])
+            if stack[0].is_alone(release):
+                for request in stack:
+                    yield request.estimate(release).predict(X[request.at], True, observation)
+                continue
+            x = points.take(stack[0].at)
+            numbers = (len(x.X) + len(stack[0].h)) * (x.V.shape[1] + x.X.shape[1])
             for part in slices(len(stack), NUMBERS_PER_PART // (numbers + 1)):
-                members, own = zip(*((member, own) for member, own, _ in stack[part]))
-                mean, variance = _predict(release, members, points.take(np.array(own)), x)
+                h = np.array([request.h for request in stack[part]])
+                mean, variance = _predict(release, stack[part], points.take(h), x)
                 yield from zip(mean, release.std(variance, observation))
 
 
-def _groups(requests: Iterable[tuple[Member, Array]]) -> Iterator[tuple[list[tuple[Member, Index, Index]], Array]]:
-    """Members with the numbers of their own inputs and of those asked for, among the inputs of their group."""
+def _groups(clients: Iterable[tuple[ClientData, Array]]) -> Iterator[tuple[list[Request], Array]]:
+    """Requests of clients in groups, each with all the inputs that it is about."""
     numbers: dict[bytes, int] = {}
-    group: list[tuple[Member, Index, Index]] = []
+    group: list[Request] = []
     rows: list[Array] = []
     last: tuple[Array, Index] | None = None  # most often all ask for the same inputs
 
@@ -82,10 +118,10 @@ def _groups(requests: Iterable[tuple[Member, Array]]) -> Iterator[tuple[list[tup
         rows.append(X[new])
         return index
 
-    for member, X in requests:
-        own = number(_task(member).X)
+    for client, X in clients:
+        h = number((client.task if isinstance(client, Coefficients) else client).X)
         last = last if last is not None and last[0] is X else (X, number(X))
-        group.append((member, own, last[1]))
+        group.append(Request(client, h, last[1]))
         if len(numbers) >= INPUTS_PER_GROUP:
             yield group, np.vstack(rows)
             numbers, group, rows, last = {}, [], [], None
@@ -93,52 +129,22 @@ def _groups(requests: Iterable[tuple[Member, Array]]) -> Iterator[tuple[list[tup
         yield group, np.vstack(rows)
 
 
-def _task(member: Member) -> Task:
-    return member.task if isinstance(member, Coefficients) else member
-
-
-def _kernel(release: Disclosed, member: Member) -> Kernel:
-    return member.kernel if isinstance(member, Coefficients) else release.model.individual
-
-
-def _is_released(member: Member) -> bool:
-    """Whether the release has just the examples that the member has now."""
-    return isinstance(member, Coefficients) and member.released is None
-
-
-def _kind(release: Disclosed, request: tuple[Member, Index, Index]) -> tuple[Any, ...]:
-    """Equal for members that are predicted as one stack.
-
-    The first entry tells those that share no work with others, since θ̂ and its covariance differ for them.
-    """
-    member, own, at = request
-    changed = isinstance(member, Coefficients) and member.released is not None and len(member.released.y) > 0
-    shows_bias = len(own) > 0 and not _is_released(member) and not release.posterior.factor.identifies_bias
-    return changed or shows_bias, _is_released(member), len(own), id(at), _kernel(release, member)
-
-
-def _estimate(release: Disclosed, member: Member) -> Estimate:
-    if isinstance(member, Coefficients):
-        return release.active_estimate(member)
-    return Estimate(release, member, release.model.individual, Task.empty(member.X.shape[1]))
-
-
 @blas_limit
-def _predict(release: Disclosed, members: Sequence[Member], o: Points, x: Points) -> tuple[Array, Array]:
-    """Means and variances (m, n) at the inputs x of m members with their own inputs at o.
+def _predict(release: Disclosed, requests: Sequence[Request], o: Points, x: Points) -> tuple[Array, Array]:
+    """Means and variances (m, n) at the inputs x of m clients with their own inputs at o.
 
-    The release has active members' examples already (Algorithm 6); those of passive ones condition it (Algorithm 7).
+    The release has active clients' examples already (Algorithm 6); those of passive ones condition it (Algorithm 7).
     """
-    kernel, tasks = _kernel(release, members[0]), [_task(member) for member in members]
+    kernel, tasks = requests[0].kernel(release), [request.task for request in requests]
     y, noise = np.array([task.y for task in tasks]), np.array([task.noise for task in tasks])
     shift = release.client_shift(kernel)
     covariance = shift.covariance(shift.gram(o.X, E=o.E), noise)
     R = inverse_covariance(covariance, kernel)
     zeta, gain = np.zeros((len(tasks), o.V.shape[-1])), None
-    if y.size and not _is_released(members[0]):
+    if y.size and not requests[0].is_released:
         zeta, gain = condition(o.V, covariance, y - o.mean)
-    a = (R @ (y - o.mean - (o.V @ zeta[..., None])[..., 0])[..., None])[..., 0]
-    own, E = (rows.reshape(y.size, rows.shape[-1]) for rows in (o.X, o.E))  # of all members, for one evaluation
+    a = task_coefficients(R, y, o.mean + (o.V @ zeta[..., None])[..., 0])
+    own, E = (rows.reshape(y.size, rows.shape[-1]) for rows in (o.X, o.E))  # of all clients, for one evaluation
     k = shift.gram(x.X, own, E=x.E, D=E).reshape(len(x.X), *y.shape).swapaxes(0, 1)
     unshared = shift.variance(x.X, x.missed)
     variance = task_variance(partial(spread, gain=gain), x.V, o.V, k, R, unshared)

@@ -1,4 +1,4 @@
-"""The disclosed database, its file, and what a client makes of it.
+"""The disclosed database, and one client's estimate from it.
 
 A ``Disclosed`` holds a model and the sums of all tasks in a basis. From it alone a passive client computes its own
 ``Estimate`` (Algorithm 7); an active one brings the ``Coefficients`` that the engine gave it (Algorithm 6).
@@ -25,7 +25,7 @@ from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import Shift, Task, inverse_covariance
 from motet.release.coefficients import Coefficients
-from motet.release.estimates import task_mean, task_variance
+from motet.release.estimates import task_coefficients, task_mean, task_variance
 from motet.release.file import checksum, pack, unpack
 from motet.release.posterior import Factor, Posterior
 
@@ -151,11 +151,11 @@ class Disclosed:
 
     @property
     def _header(self) -> dict[str, Any]:
-        known = self.sigma2 is not None and math.isfinite(self.sigma2)
+        finite = self.sigma2 is not None and math.isfinite(self.sigma2)
         return {
             "version": self.version,
             "policy": self.policy,
-            "sigma2": self.sigma2 if known else None,
+            "sigma2": self.sigma2 if finite else None,
             "noise_scale": self.noise_scale,
             "catalogue": None if self.model.catalogue is None else self.model.catalogue.digest,
             "model": self.model.to_spec(),
@@ -167,7 +167,7 @@ class Disclosed:
 
     @cached_property
     def digest(self) -> str:
-        """Tells releases apart: the checksum of all that is in this one."""
+        """The checksum of all that is in this release, by which releases are told apart."""
         return checksum(self._header, self._tensors)
 
     def to_bytes(self) -> bytes:
@@ -183,9 +183,11 @@ class Disclosed:
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
             raise InvalidRelease("the release is about another catalogue than the one it carries")
         arrays: dict[str, Any] = tensors
-        return cls(model=model, **arrays, **{name: header[name] for name in SETTINGS})._checked()
+        release = cls(model=model, **arrays, **{name: header[name] for name in SETTINGS})
+        release._check()
+        return release
 
-    def _checked(self) -> Disclosed:
+    def _check(self) -> None:
         """Raises unless arrays and settings are those of some release of this model."""
         _expect(
             isinstance(self.version, int) and self.version >= 0, f"a version that is a number, got {self.version!r}"
@@ -203,7 +205,6 @@ class Disclosed:
         _expect(not len(self.A) or self.A.shape[1] > 0, "landmarks")
         _expect(self.Lambda.shape == (k, k) and self.eta.shape == self.theta.shape == (k,), "sums that fit the basis")
         _expect(np.allclose(self.Lambda, self.Lambda.T, rtol=1e-9), "a symmetric Λ")
-        return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
         Path(path).write_bytes(self.to_bytes())
@@ -239,7 +240,7 @@ class Estimate:
         if a is None:
             R = self._R  # first, because it refuses a kernel that is not positive definite
             self._theta = self._posterior.theta
-            a = R @ (task.y - self._F @ self._theta)
+            a = task_coefficients(R, task.y, self._F @ self._theta)
         self.a: Array = a
 
     def __repr__(self) -> str:
@@ -265,7 +266,7 @@ class Estimate:
 
     @cached_property
     def _theta(self) -> Array:
-        """θ̂, from the coefficients a where possible."""
+        """θ̂, from the coefficients a if possible."""
         if self._released is None:
             return self.release.theta
         if self._adds:
@@ -309,7 +310,7 @@ class Estimate:
         return mean, self.release.std(variance, observation)
 
     def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:
-        """The ``k`` best inputs, best first: names where there is a catalogue, else rows.
+        """The ``k`` best inputs, best first: names if there is a catalogue, else rows.
 
         ``among`` are the candidates; without it, the whole catalogue or the release's inputs.
         """
@@ -319,10 +320,10 @@ class Estimate:
         rows = self.release._rows(among)
         if not is_whole_number(k) or k < 0:
             raise InvalidData(f"the number of best inputs must be a whole number from 0, got {k!r}")
-        left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
-        if left_out:
-            known: dict[bytes, int] = {}
-            match(self.release._rows(left_out), known)
-            rows = rows[match(rows, known.copy())[0] >= len(known)]
+        excluded = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
+        if excluded:
+            numbers: dict[bytes, int] = {}
+            match(self.release._rows(excluded), numbers)
+            rows = rows[match(rows, numbers.copy())[0] >= len(numbers)]
         best = rows[np.argsort(-self.predict(rows), kind="stable")[:k]]
         return best if catalogue is None else catalogue.name_rows(best)

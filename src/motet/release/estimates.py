@@ -13,8 +13,13 @@ import numpy as np
 from motet.arrays import Array
 
 
+def task_coefficients(R: Array, y: Array, average: Array) -> Array:
+    """a = R(y − Fθ̂); ``average`` is Fθ̂, at the task's own inputs."""
+    return np.asarray((R @ (y - average)[..., None])[..., 0])
+
+
 def task_mean(average: Array, k: Array, a: Array) -> Array:
-    """f̂(x) = φ(x)ᵀθ̂ + k a with k = (1−α) k̃(x, h) and a = R(y − Fθ̂); ``average`` is φ(x)ᵀθ̂."""
+    """f̂(x) = φ(x)ᵀθ̂ + k a with k = (1−α) k̃(x, h); ``average`` is φ(x)ᵀθ̂."""
     return np.asarray(average + (k @ a[..., None])[..., 0])
 
 

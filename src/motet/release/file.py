@@ -33,9 +33,9 @@ def checksum(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
 def pack(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> bytes:
     """The bytes of a file."""
     arrays = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in tensors.items()}
-    whole = {"format": FORMAT, **header, "sha256": checksum(header, arrays)}
+    complete = {"format": FORMAT, **header, "sha256": checksum(header, arrays)}
     # One entry of metadata: safetensors writes several in no fixed order.
-    return safetensors.numpy.save(arrays, {"motet": json.dumps(whole, sort_keys=True, allow_nan=False)})
+    return safetensors.numpy.save(arrays, {"motet": json.dumps(complete, sort_keys=True, allow_nan=False)})
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -43,13 +43,13 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         (size,) = struct.unpack("<Q", data[:8])
         header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
-        found, said = header.pop("format"), header.pop("sha256")
+        format, digest = header.pop("format"), header.pop("sha256")
         tensors = safetensors.numpy.load(data)
     except (struct.error, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
         raise InvalidRelease("not a disclosed database: expected a file that motet download wrote") from error
-    if found != FORMAT:
-        raise InvalidRelease(f"this is a disclosed database of format {found!r}, this version reads {FORMAT}")
-    if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != said:
+    if format != FORMAT:
+        raise InvalidRelease(f"this is a disclosed database of format {format!r}, this version reads {FORMAT}")
+    if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != digest:
         raise InvalidRelease("not a disclosed database as it was written: its checksum is another; fetch it again")
     if not all(np.isfinite(a).all() for a in tensors.values()):
         raise InvalidRelease("not a disclosed database: it has numbers that are not finite")
