@@ -144,11 +144,11 @@ class Service:
         raise Forbidden("only the operator may make this call: expected the operator's token, got a client's")
 
     def seconds_to_wait(self, client: str) -> float | None:
-        """None if a client may call now: a token bucket that fills at the study's rate."""
+        """None if a client may call now: a token bucket of one request or more, filled at the study's rate."""
         rate = float(self.study.server.rate)
-        now = time.monotonic()
-        level, before = self._buckets.get(client, (rate, now))
-        level = min(rate, level + (now - before) * rate)
+        capacity, now = max(rate, 1.0), time.monotonic()
+        level, before = self._buckets.get(client, (capacity, now))
+        level = min(capacity, level + (now - before) * rate)
         if level < 1.0:
             return (1.0 - level) / rate
         if len(self._buckets) > MAX_CACHED_CLIENTS:
