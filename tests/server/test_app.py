@@ -23,7 +23,8 @@ from motet import Disclosed
 from motet.errors import InvalidStore
 from motet.server.app import ROUTES
 from motet.server.pages import CALLERS
-from motet.server.serve import MAX_HEAD_BYTES
+from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, operator_token
+from motet.store.clients import hash_token
 from motet.store.releases import pin
 from motet.store.store import Store, put, setting
 from motet.study.study import Study
@@ -216,6 +217,22 @@ def test_a_client_that_asks_too_often_is_told_to_wait(exact: World) -> None:
     assert (last.status_code, last.json()["error"]["code"]) == (429, "http_429")
     assert int(last.headers["Retry-After"]) >= 1
     assert exact.call("GET", "/v1/me", "another").status_code == 200
+
+
+def test_a_rate_below_one_a_second_lets_a_request_through(exact: World) -> None:
+    exact.service.study.server.__dict__["rate"] = 0.01
+    first, second = (exact.call("GET", "/v1/me", "own") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert int(second.headers["Retry-After"]) > 50
+
+
+def test_an_empty_operator_token_in_the_environment_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTET_OPERATOR_TOKEN", " ")
+    store, shown_tokens = Store(f"sqlite:///{tmp_path / 'study.db'}"), list[str]()
+    first = operator_token(store, shown_tokens.append)
+    assert first == OperatorToken(hash_token(shown_tokens[0]), shown_tokens[0])
+    assert operator_token(store, shown_tokens.append) == OperatorToken(first.hash)
+    store.close()
 
 
 def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: World) -> None:

@@ -168,8 +168,8 @@ def _open(study: Study) -> Store:
 
 
 def operator_token(store: Store, show: Callable[[str], None]) -> OperatorToken:
-    """From MOTET_OPERATOR_TOKEN, from an earlier start, or made now and shown."""
-    token, new = os.environ.get("MOTET_OPERATOR_TOKEN"), None
+    """From MOTET_OPERATOR_TOKEN unless it is empty, from an earlier start, or made now and shown."""
+    token, new = os.environ.get("MOTET_OPERATOR_TOKEN", "").strip() or None, None
     with store.transaction() as connection:
         stored = operator_hash(connection)
         if token is None and stored is not None:
