@@ -88,6 +88,7 @@ def export(
     study: Annotated[str, typer.Argument(help="The study's TOML file; or its server's address.", metavar="STUDY")],
     client: Annotated[str | None, typer.Argument(help="A client's name or id; with a file.", metavar="NAME")] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this new file, which only you can read.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show all that a study stores about one client, as JSON. An operator gives the study's file and the client's name;
     a client gives the server's address, and sees its own data.
@@ -106,7 +107,8 @@ def export(
     else:
         with private_file(out) as file:
             file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
-        show(f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}.")
+        text = f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}."
+        show({"id": data["id"], "examples": len(data["examples"]), "out": str(out)} if as_json else text)
 
 
 def _client_data(path: Path, client: str) -> dict[str, Any]:
