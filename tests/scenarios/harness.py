@@ -34,8 +34,8 @@ individual = { kernel = "dot_product", sigma_0 = 1.0 }
 dimension = 1
 """
 START, END = 90.0, 40.0  # seconds; a busy machine imports slowly
-FORKS = get_context("forkserver")  # of a process that has imported server, publisher and commands
-FORKS.set_forkserver_preload(["tests.scenarios.launcher"])
+FORKS = get_context("forkserver")  # of a process that has imported server, publisher and commands,
+FORKS.set_forkserver_preload(["tests.scenarios.launcher", "pytest"])  # and what each child would import of ours
 
 
 def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
