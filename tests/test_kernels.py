@@ -25,6 +25,12 @@ def test_formulas_of_our_own() -> None:
     np.testing.assert_allclose(On(RBF(2.0), [1])(X), RBF(2.0)(X[:, 1:]))
 
 
+def test_kernels_show_their_parameters() -> None:
+    assert (
+        str(Identity() + Linear([[1.0, 0.0], [0.0, 2.0]])) == "Identity() + Linear(covariance=[[1.0, 0.0], [0.0, 2.0]])"
+    )
+
+
 def test_catalogue_columns_reach_every_part_but_identity() -> None:
     kernel = on_columns(RBF(1.0) * (DotProduct(0.0) + ConstantKernel(2.0)) + Identity() + On(RBF(3.0), [0]), [1, 2])
     assert kernel == On(RBF(1.0), [1, 2]) * (On(DotProduct(0.0), [1, 2]) + ConstantKernel(2.0)) + Identity() + On(

@@ -1,7 +1,9 @@
-"""Which kernels there are: scikit-learn's, three of our own (``Identity``, ``Linear``, ``On``), and the closed list.
+"""Which kernels there are: scikit-learn's, our own (``Identity``, ``Linear``, ``On``), and the closed list.
 
 A kernel is in the list once it is registered under a name; ``motet.model.spec`` carries registered kernels as plain
-data, so that they may come from a stranger. To add one, write its class as scikit-learn does and call ``register``.
+data, so that they may come from a stranger. To add one, write its class here as a ``StackKernel``, or as scikit-learn
+does, and call ``register`` at the end of the list. A kernel of your own may live in your own file, which every program
+that uses it imports: the ``motet`` program knows those of this list only.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from sklearn.gaussian_process.kernels import (
 
 from motet.arrays import Array, finite_number, is_finite, numbers
 from motet.errors import InvalidModel, WrongDimension
+from motet.text import brief
 
 __all__ = [
     "RBF",
@@ -60,6 +63,10 @@ class StackKernel(Kernel):  # type: ignore[misc]
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
         K = self.over(X, X if Y is None else Y)
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def __repr__(self) -> str:
+        parameters = (f"{name}={brief(value)}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({', '.join(parameters)})"
 
 
 class Identity(StackKernel):

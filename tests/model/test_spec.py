@@ -10,6 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import CompoundKernel, PairwiseKernel, WhiteKernel
 
+from motet import kernels
 from motet.errors import InvalidData, InvalidModel, UnknownKernel
 from motet.kernels import (
     RBF,
@@ -21,6 +22,12 @@ from motet.kernels import (
 )
 from motet.model.spec import from_spec, to_spec
 from tests.model.kernels import KERNELS
+
+
+def test_every_kernel_of_the_list_is_tried() -> None:
+    tried = {type(kernel) for kernel in KERNELS}
+    missing = [name for name, entry in kernels.KERNELS.items() if entry.type not in tried]
+    assert missing == [], "tests/model/kernels.py has one of each"
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from motet.study.schema import File
+from motet.study.schema import File, basis_kinds
 from motet.study.template import Draft, template
 from tests.study.studies import load
 
@@ -22,6 +22,8 @@ def test_templates_load_and_name_every_key(tmp_path: Path, policy: Any, inputs: 
     for section, field in File.model_fields.items():
         assert f"[{section}]" in text
         assert all(key in text for key in field.annotation.model_fields)  # type: ignore[union-attr]
+    (bases,) = (line for line in text.splitlines() if line.startswith("[basis]"))
+    assert all(kind in bases for kind in basis_kinds())
 
 
 def test_a_template_for_names_alone(tmp_path: Path) -> None:

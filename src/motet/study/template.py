@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from motet.errors import InvalidStudy
+from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
 from motet.study.study import Study
 
@@ -121,6 +122,8 @@ def template(
     return TEXT.format(
         name=_quoted(name),
         kernel=kernel,
+        kernels=", ".join(KERNELS),
+        composites=", ".join(COMPOSITES),
         inputs=inputs,
         basis=basis,
         policy=policy,
@@ -158,8 +161,8 @@ sigma2 = 1.0  # scale of all variances; may be left out under policy "exact", wh
 bias = "constant"   # none, constant or linear
 common = {kernel}   # of the average; "none": the bias alone
 individual = {kernel}   # of the shifts
-# kernels: rbf, matern, rational_quadratic, exp_sine_squared, dot_product, linear, constant, identity, and
-# sum, product, power of others; each may choose its columns: columns = [0, 2]
+# kernels: {kernels}, and
+# {composites} of others; each may choose its columns: columns = [0, 2]
 
 [inputs]
 {inputs}
