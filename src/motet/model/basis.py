@@ -3,7 +3,8 @@
 A ``BasisSpec`` (``Landmarks``, ``Eigen``, ``Features``, or one of your own) states which basis a model wants; None
 means that it grows with the inputs. ``Basis`` is the basis built: φ(x) = (e(x), ψ(x)), ready to evaluate.
 
-To add a kind, write a frozen dataclass that derives from ``BasisSpec``, and decorate it with ``register_basis``.
+To add a kind, write a frozen dataclass that derives from ``BasisSpec``, and decorate it with ``register_basis``. A
+study file may choose it if ``motet.study.schema.BasisSection`` has a key for each of its settings.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ Bias: TypeAlias = Literal["none", "constant", "linear"]
 class BasisSpec(ABC):
     """A fixed basis: e(x) = A·u(x), where u are functions of x and of landmarks; those and A are what is published.
 
-    A kind is a frozen dataclass; its fields are its settings, in a model's JSON and in a study file.
+    A kind is a frozen dataclass; its fields are its settings, in a model's JSON and in a study file. They may come from
+    a stranger, so ``__post_init__`` checks them. eᵀe never exceeds K̄: what is left, K̄(x, x′) − e(x)ᵀe(x′), must be a
+    kernel, because predictions and private releases add it to each client's own part.
     """
 
     kind: ClassVar[str]  # its name in JSON
@@ -50,14 +53,21 @@ class BasisSpec(ABC):
 
     @abstractmethod
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
-        """The landmarks, of shape (n, p), and A, with a row for each feature and a column for each function u."""
+        """The landmarks, of shape (n, p), and A, with a row for each feature and a column for each function u.
+
+        Landmarks are inputs: releases show them as such, and a linear bias is counted from their mean. A basis that has
+        none returns an empty table, and keeps what else its functions need in its settings.
+        """
 
     def functions(self, kernel: Kernel, landmarks: Array, X: Array) -> Array:
         """u(x) for every row of X; by default the kernel's values k̄(Z, x) at the landmarks Z."""
         return gram(kernel, X, landmarks)
 
     def check(self, kernel: Kernel, p: int) -> None:  # noqa: B027
-        """Raises if no such basis of this kernel can be built on inputs of ``p`` columns; must be quick."""
+        """Raises if no such basis of this kernel can be built on inputs of ``p`` columns; must be quick.
+
+        By default every kernel will do; a kind that reads a kernel's parameters says here which kernels have them.
+        """
 
     def at_most(self, n: int) -> BasisSpec:
         """The same on ``n`` of its points at most, to try a large one quickly."""

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from motet.errors import InvalidStudy, MotetError
+from motet.model.basis import BASES
 from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import (
     MAX_BASIS_POINTS,
@@ -109,11 +110,15 @@ def _check_inputs(inputs: Inputs) -> None:
 
 
 def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
-    takes_points, takes_rank = (basis.kind in basis_kinds(key) for key in ("points", "rank"))
-    if takes_rank and basis.rank is None:
-        raise InvalidStudy(f"missing; expected {expected(basis, 'rank')}", where="basis.rank")
-    if basis.rank is not None and not takes_rank:
-        raise _wrong_kind(basis, "rank", "rank")
+    if basis.kind not in ("growing", *basis_kinds()):
+        raise _unknown_kind(basis.kind)
+    takes = {key: basis.kind in basis_kinds(key) for key in basis.settings()}
+    takes_points = takes.pop("points")
+    for key, taken in takes.items():
+        if taken and getattr(basis, key) is None:
+            raise InvalidStudy(f"missing; expected {expected(basis, key)}", where=f"basis.{key}")
+        if not taken and getattr(basis, key) is not None:
+            raise _wrong_kind(basis, key, key)
     for key in ("points", "grid"):
         if not getattr(basis, key):
             continue
@@ -126,6 +131,13 @@ def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
         raise InvalidStudy("expected points or a grid, got both; remove one", where="basis.grid")
     if takes_points and inputs.dimension is not None:
         _check_points(basis, inputs.dimension)
+
+
+def _unknown_kind(kind: str) -> InvalidStudy:
+    missing = [key for key in BASES[kind].settings() if key not in BasisSection.settings()] if kind in BASES else []
+    reason = f", whose settings {', '.join(missing)} no study file can give" if missing else ""
+    kinds = alternatives("growing", *basis_kinds())
+    return InvalidStudy(f"expected {kinds}, got {brief(kind)}{reason}", where="basis.kind")
 
 
 def _wrong_kind(basis: BasisSection, setting: str, key: str) -> InvalidStudy:

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from motet.arrays import MAX_MAGNITUDE, Array, finite_number
 from motet.model.basis import BASES, Bias
 from motet.privacy.ledger import Ledger
-from motet.text import alternatives
 
 MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -75,17 +74,6 @@ def _duration(value: Any) -> timedelta:
     if match is None:
         raise ValueError
     return timedelta(**{UNITS[match[2]]: int(match[1])})
-
-
-def basis_kinds(*settings: str) -> list[str]:
-    """The kinds of basis that a study file may choose; with ``settings``, those that take them."""
-    takes = {kind: set(cls.settings()) for kind, cls in BASES.items()}
-    return [kind for kind, keys in takes.items() if set(settings) <= keys <= {"points", "rank"}]
-
-
-def _basis_kind(kind: str) -> str:
-    _refuse_unless(kind in ("growing", *basis_kinds()))
-    return kind
 
 
 def _origin(text: str) -> str:
@@ -150,9 +138,12 @@ class Grid(Section):
 
 
 class BasisSection(Section):
-    kind: Annotated[str, AfterValidator(_basis_kind)] = Field(
-        default="growing", description=alternatives("growing", *basis_kinds())
-    )
+    """A kind of basis, and a key for every setting that one of them has; ``grid`` is another way to write ``points``.
+
+    A study file may choose a kind if each of its settings has a key here, None by default.
+    """
+
+    kind: str = Field(default="growing", description='a kind of basis such as "landmarks"')
     rank: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number from 1")
     points: Annotated[tuple[tuple[float, ...], ...], PlainValidator(_rows)] | None = Field(
         default=None, description=f"a list of points, each a list of numbers, at most {MAX_BASIS_POINTS}"
@@ -172,6 +163,17 @@ class BasisSection(Section):
 
     def grids(self, dimension: int) -> tuple[Grid, ...]:
         return self.grid * dimension if len(self.grid) == 1 else self.grid
+
+    @classmethod
+    def settings(cls) -> list[str]:
+        """The keys that are settings of a basis."""
+        return [key for key in cls.model_fields if key not in ("kind", "grid")]
+
+
+def basis_kinds(*settings: str) -> list[str]:
+    """The kinds of basis that a study file may choose; with ``settings``, those that take them."""
+    takes = {kind: set(cls.settings()) for kind, cls in BASES.items()}
+    return [kind for kind, keys in takes.items() if set(settings) <= keys <= set(BasisSection.settings())]
 
 
 class Limits(Section):

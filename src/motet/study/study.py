@@ -147,7 +147,7 @@ def _model(file: File, catalogue: Catalogue | None, dimension: int) -> Model:
             kernels[key] = None if spec is None else from_spec(spec)
             if spec is not None:
                 Model(None, kernels[key], 1.0, 1.0, catalogue=catalogue).check_dimension(dimension)
-    with blaming("basis.rank"):
+    with blaming("basis" if file.basis.rank is None else "basis.rank"):
         basis = _basis(file.basis, catalogue, dimension)
     with blaming("basis.kind"):
         model = Model(
@@ -167,8 +167,10 @@ def _basis(section: BasisSection, catalogue: Catalogue | None, dimension: int) -
     if section.kind == "growing":
         return None
     kind = BASES[section.kind]
-    settings = {"points": section.table(dimension) if catalogue is None else catalogue, "rank": section.rank}
-    return kind(**{name: settings[name] for name in kind.settings()})
+    settings = {name: getattr(section, name) for name in kind.settings()}
+    if "points" in settings:
+        settings["points"] = section.table(dimension) if catalogue is None else catalogue
+    return kind(**settings)
 
 
 def _resolved(url: str, folder: Path) -> str:
