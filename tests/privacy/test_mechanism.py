@@ -57,13 +57,12 @@ def test_active_and_passive_clients_agree_and_the_file_says_private(name: str, t
 
 @pytest.mark.slow
 def test_bands_widen_as_epsilon_falls() -> None:
-    engine = study("eigen", 200)
-    widths = []
-    for epsilon in (10.0, 2.0, 0.5, 0.1):
-        drawn = [
-            release(engine, mechanism("eigen"), Ledger(epsilon=epsilon), noise=rounded_gaussian(k)) for k in range(9)
-        ]
-        widths.append(np.mean([made.disclosed.average(CATALOGUE.rows, return_std=True)[1] for made in drawn]))
+    public, widths = mechanism("eigen"), []
+    total = public.clip.total(study("eigen", 200))
+    for scale in (Ledger(epsilon=epsilon).scale for epsilon in (10.0, 2.0, 0.5, 0.1)):
+        noisy = (rounded_gaussian(k)(total, scale * UNIT) for k in range(9))
+        releases = [public.disclose([one], scale=scale) for one in noisy]
+        widths.append(np.mean([one.average(CATALOGUE.rows, return_std=True)[1] for one in releases]))
     assert widths == sorted(widths)
     prior = np.sqrt(0.7 * 0.3)
     assert widths[-1] < 1.01 * prior

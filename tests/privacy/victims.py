@@ -26,8 +26,18 @@ INDIVIDUAL = music.INDIVIDUAL + ConstantKernel(0.1)  # so that artists without a
 ARTISTS, LISTENERS, RATINGS = 120, 200, 5
 
 
-def exact(engine: Engine, version: int) -> Disclosed:  # noqa: ARG001
-    return engine.disclose()
+def without_noise() -> Release:
+    """Releases of a study to which it always returns when the victims have left: its own release is made once."""
+    made: list[Disclosed] = []
+
+    def release(engine: Engine, version: int) -> Disclosed:  # noqa: ARG001
+        if "victim 0" in engine.tasks:
+            return engine.disclose()
+        if not made:
+            made.append(engine.disclose())
+        return made[0]
+
+    return release
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,11 @@ class Victim:
 class Trials:
     """Listeners who stay, and victims who come and go; every release has a version of its own."""
 
-    def __init__(self, model: Model, release: Release = exact, *, seed: int = 0, listeners: int = LISTENERS) -> None:
+    def __init__(
+        self, model: Model, release: Release | None = None, *, seed: int = 0, listeners: int = LISTENERS
+    ) -> None:
         assert model.catalogue is not None
-        self.catalogue, self.engine, self._release = model.catalogue, Engine(model), release
+        self.catalogue, self.engine, self._release = model.catalogue, Engine(model), release or without_noise()
         self.rng, self._versions = np.random.default_rng(seed), counted()
         base = music.simulate(self.catalogue, listeners, RATINGS, seed)
         self.engine.learn_many(base.user.tolist(), self.catalogue.rows[base.artist], base.rating)

@@ -183,6 +183,7 @@ class Clip:
         with np.errstate(all="ignore"):  # numbers that are not finite add nothing; every thread has a state of its own
             R = _inverses(V)
             Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
+            # η times 1/C_η: division would round differently from the noisy sums that studies have stored.
             v = np.concatenate([svec(Lambda, unit=self.C_Lambda), eta[:, :, 0] * (1 / self.C_eta)], axis=1)
             norm = np.sqrt(np.einsum("ij,ij->i", v, v))
             v *= (UNIT * ROUNDING_MARGIN / np.maximum(1.0, norm))[:, None]  # formula 3, the clip

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from motet.arrays import is_whole_number
 from motet.errors import BudgetSpent, InvalidModel, MotetError
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -47,10 +48,10 @@ class Ledger:
             raise InvalidModel(
                 f"delta must be a number above 0 and at most {MAX_DELTA}, well below 1 / clients, got {self.delta!r}"
             )
-        if not (_is_count(self.releases) and 1 <= self.releases <= MAX_RELEASES):
+        if not (is_whole_number(self.releases) and 1 <= self.releases <= MAX_RELEASES):
             raise InvalidModel(f"releases must be a whole number from 1 to {MAX_RELEASES:,}, got {self.releases!r}")
         counts = [self.releases_made, *self.participation.values()]
-        if not all(_is_count(count) for count in counts):
+        if not all(is_whole_number(count) and count >= 0 for count in counts):
             raise InvalidModel(f"numbers of releases must be whole numbers from 0, got {counts!r:.60}")
         if self.per not in ("study", "client"):
             raise InvalidModel(f"a budget is per study or per client, got {self.per!r}")
@@ -92,10 +93,6 @@ class Ledger:
         if self.per == "client":
             participation |= {client: participation.get(client, 0) + 1 for client in clients}
         return replace(self, releases_made=self.releases_made + 1, participation=participation)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 # --- noise and accounting by OpenDP ---
