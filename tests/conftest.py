@@ -44,14 +44,21 @@ LONG = (
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Rooms without quick tests are not even imported for ``-m quick``."""
+    leads_to_quick = any((HERE / place).is_relative_to(collection_path) for place in QUICK)
+    is_needed = config.option.markexpr != "quick" or leads_to_quick or _is_in(collection_path, QUICK)
+    return None if is_needed else True
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if _is_in(item, QUICK) and item.get_closest_marker("slow") is None:
+    if _is_in(item.path, QUICK) and item.get_closest_marker("slow") is None:
         item.add_marker("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest first and quick ones last, so that workers end together."""
-    items.sort(key=lambda item: (not _is_in(item, LONG), _is_in(item, QUICK)))
+    items.sort(key=lambda item: (not _is_in(item.path, LONG), _is_in(item.path, QUICK)))
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -59,8 +66,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-def _is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
-    return any(item.path.is_relative_to(HERE / place) for place in places)
+def _is_in(path: Path, places: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(HERE / place) for place in places)
 
 
 # --- quick tests stay in this process ---
