@@ -50,7 +50,7 @@ def test_enrolments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
         (motet(curves, "enroll", operator=OPERATOR), "got none: give them as arguments, or in a file"),
         (
             motet(curves, "enroll", "ida", "--out", kept, operator=OPERATOR),
-            "already exists and is not overwritten",
+            "already exists: choose another name",
             "another name",
         ),
         (motet(curves, "enroll", "ida"), "expected the operator's token, got none: set MOTET_OPERATOR_TOKEN"),

@@ -12,8 +12,9 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import operator_at
-from motet.cli.terminal import LOCAL, AsJson, Url, private_file, progress_bar, show, show_table
+from motet.cli.terminal import LOCAL, AsJson, Url, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
+from motet.newfile import new_file
 from motet.text import count
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def enroll(
 def _tokens(out: Path | None, as_json: bool) -> Iterator[Callable[[list[Enrolled]], None]]:
     """Yields the function that keeps new clients; shows them at the end, so no token is lost if something fails."""
     enrolled: list[Enrolled] = []
-    with nullcontext() if out is None else private_file(out) as file:
+    tokens = nullcontext() if out is None else new_file(out, InvalidData, text=True, keep_unfinished=True)
+    with tokens as file:
 
         def keep(new: list[Enrolled]) -> None:
             if file is not None:

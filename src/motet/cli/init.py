@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from motet.cli.terminal import AsJson, Force, check_new_file, show
+from motet.cli.terminal import AsJson, Force, show
 from motet.errors import InvalidData
+from motet.newfile import check_new
 from motet.text import count
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def init(
     options: dict[str, Any] = {"name": name, **inputs, **promise}
     answers = {key: value for key, value in options.items() if value is not None}
     _check(answers)
-    check_new_file(file, force=force)
+    check_new(file, force=force)
     from motet.study.template import Draft
 
     if sys.stdin.isatty():

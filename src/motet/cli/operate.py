@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.cli.connect import client_token, server_at
-from motet.cli.terminal import LOCAL, AsJson, private_file, progress_bar, show
+from motet.cli.terminal import LOCAL, AsJson, progress_bar, show
 from motet.errors import InvalidData, InvalidStore
+from motet.newfile import new_file
 from motet.text import count, iso_time, printable, utc
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def export(
         unicode = sys.stdout.encoding.lower().startswith("utf")
         sys.stdout.write(json.dumps(data, ensure_ascii=not unicode, indent=2) + "\n")
     else:
-        with private_file(out) as file:
+        with new_file(out, InvalidData, text=True) as file:
             file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
         text = f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}."
         show({"id": data["id"], "examples": len(data["examples"]), "out": str(out)} if as_json else text)

@@ -17,11 +17,11 @@ from motet.cli.terminal import (
     OfClient,
     Tokens,
     Url,
-    check_new_file,
     progress_bar,
     show,
 )
 from motet.errors import InvalidData
+from motet.newfile import check_new
 from motet.text import count, first_few, printable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _check_out(out: Path | None, *, force: bool) -> None:
         return
     if out.suffix.lower() not in (".csv", ".txt", ""):
         raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
-    check_new_file(out, force=force)
+    check_new(out, force=force)
 
 
 def _query_of_site(tokens: Path, inputs: Path | None, url: str) -> Query:

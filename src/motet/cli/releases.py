@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from motet.cli.connect import current_release, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, Force, Url, check_new_file, show
+from motet.cli.terminal import LOCAL, AsJson, Force, Url, show
 from motet.errors import ServerError
+from motet.newfile import check_new
 from motet.text import iso_time
 
 
@@ -49,10 +50,10 @@ def download(
 ) -> None:
     """Download the current release to a file, to audit it or to work offline."""
     if out is not None:
-        check_new_file(out, force=force)
+        check_new(out, force=force)
     current = current_release(url)
     path = Path(f"release-{current.version}.safetensors") if out is None else out
-    check_new_file(path, force=force)
+    check_new(path, force=force)
     current.save(path)
     about = {"version": current.version, "policy": current.policy, "out": str(path)}
     show(about if as_json else f"Release {current.version}, {current.policy}, is in {path}.")

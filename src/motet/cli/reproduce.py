@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from motet.cli.terminal import AsJson, check_new_file, progress_bar, show
+from motet.cli.terminal import AsJson, progress_bar, show
+from motet.newfile import check_new
 
 
 def reproduce(
@@ -29,7 +30,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Repeat the article's music study, and write a report that compares the numbers with the article's."""
-    check_new_file(out / "report.html", force=force)
+    check_new(out / "report.html", force=force)
     from motet.music import simulation
     from motet.music.report import write
     from motet.music.reproduce import ALPHAS, LAMS, run

@@ -1,4 +1,4 @@
-"""What commands share at a terminal: options, tokens, progress bars, tables, and files that are not overwritten."""
+"""What commands share at a terminal: options, tokens, progress bars and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from motet.errors import InvalidData, Unauthorized
+from motet.errors import Unauthorized
 from motet.text import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; an error is JSON too.")]
@@ -78,27 +78,6 @@ def token(whose: str, *variables: str, why: str = "") -> str:
 def show(text: dict[str, Any] | str) -> None:
     """Print a line, or an object as JSON."""
     sys.stdout.write(f"{printable(text) if isinstance(text, str) else json.dumps(text, default=str)}\n")
-
-
-def check_new_file(path: Path, *, force: bool = False) -> None:
-    """Refuse a file that exists, unless ``force``; before the work, so that none is lost."""
-    if path.exists() and not force:
-        raise InvalidData(f"{path} already exists: choose another name, or overwrite it with --force")
-
-
-@contextmanager
-def private_file(path: Path) -> Iterator[TextIO]:
-    """A new file that only its owner may read; it is removed again if nothing was written."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise InvalidData(f"{path} already exists and is not overwritten: give --out another name") from None
-    with open(descriptor, "w", encoding="utf-8", newline="") as file:
-        try:
-            yield file
-        finally:
-            if not file.tell():
-                path.unlink()
 
 
 def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> None:

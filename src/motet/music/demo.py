@@ -6,7 +6,6 @@ any moment, its processes end and its files are removed.
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 import threading
@@ -27,6 +26,7 @@ from motet.errors import MotetError, NotReleased, Unreachable
 from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, Crowd, Errors
 from motet.music.hosting import is_free, running_server
 from motet.music.load import Load
+from motet.newfile import new_file
 from motet.release.disclosed import Disclosed
 from motet.study.study import Study
 
@@ -185,7 +185,7 @@ class Demo:
         for clients in operator.enroll_many([*(f"listener {j + 1}" for j in range(self.state.clients)), "you"]):
             self._check_open()
             tokens += [client.token for client in clients]
-        with open(os.open(folder / "token", os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+        with new_file(folder / "token", MotetError, text=True) as file:
             file.write(tokens.pop())
         return tokens
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -16,17 +15,17 @@ import time
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from sqlalchemy.engine import make_url
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
+from motet.newfile import new_file, writing
 from motet.store.dialects import parse
 from motet.store.releases import contradiction, last_version
 from motet.store.store import read_only
@@ -71,7 +70,11 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
         raise InvalidStore(f"expected a study in a database file, got {dialect.name}: {dialect.backup_advice}")
     with read_only(study):  # there is a database, and it is a study's
         pass
-    with new_file(file) as handle, tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near:
+    with (
+        writing(file, InvalidStore),
+        new_file(file, InvalidStore) as handle,
+        tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near,
+    ):
         made, copy = time.time() if now is None else now, Path(near) / database.name
         dialect.copy(url, copy)
         version = _version(replace(study, store_url=url.set(database=str(copy)).render_as_string(hide_password=False)))
@@ -85,24 +88,6 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
                 archive.write(Path(near, name), name)
             archive.writestr(MANIFEST, manifest.model_dump_json(indent=2))
     return manifest
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that did not exist, for its owner alone; removed if writing fails."""
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
-            try:
-                yield handle
-                handle.flush()
-                os.fsync(handle.fileno())
-            except BaseException:
-                path.unlink()
-                raise
-    except FileExistsError:
-        raise InvalidStore(f"{path} already exists: choose another name, or move it away") from None
-    except OSError as error:
-        raise InvalidStore(f"cannot write {path}: {error.strerror}; choose another place") from None
 
 
 def _version(study: Study) -> int:
@@ -158,8 +143,7 @@ def extract(file: Path, folder: Path) -> Manifest:
             manifest = Manifest.model_validate_json(archive.read(MANIFEST))
             _check_names(manifest, archive.namelist())
             for name, digest in manifest.files.items():
-                with archive.open(name) as source, new_file(folder / name) as target:
-                    shutil.copyfileobj(source, target)
+                _write(archive, name, folder / name)
                 if _digest(folder / name) != digest:
                     raise zipfile.BadZipFile(f"a {name} that was changed")
     except OSError as error:
@@ -169,6 +153,11 @@ def extract(file: Path, folder: Path) -> Manifest:
             f"{file}: expected a backup that motet made, got {_reason(error)}; take another one"
         ) from None
     return manifest
+
+
+def _write(archive: zipfile.ZipFile, name: str, path: Path) -> None:
+    with archive.open(name) as source, writing(path, InvalidStore), new_file(path, InvalidStore) as target:
+        shutil.copyfileobj(source, target)
 
 
 def _check_names(manifest: Manifest, names: list[str]) -> None:

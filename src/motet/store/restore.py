@@ -16,6 +16,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidData, InvalidStore
+from motet.newfile import writing
 from motet.store import releases
 from motet.store.backup import Manifest, extract
 from motet.store.dialects import parse
@@ -44,7 +45,7 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
     now = time.time() if now is None else now
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidStore(f"{folder} already exists: choose another folder, or move it away")
-    try:
+    with writing(folder, InvalidStore):
         folder.absolute().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder.absolute().parent) as near:
             inside = Path(near) / "study"
@@ -52,8 +53,6 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
             manifest = extract(file, inside)
             gap, due = _skip_gap(_loaded(inside, manifest), manifest, last, now)
             os.rename(inside, folder)
-    except OSError as error:
-        raise InvalidStore(f"cannot write {folder}: {error.strerror}; choose another place") from None
     return Restoration(Study.load(folder / manifest.study), gap, due)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from motet.errors import InvalidStudy
 from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
+from motet.newfile import check_new, writing
 from motet.study.study import Study
 
 MAX_ITEMS_COMPARED = 500  # for a length scale
@@ -37,12 +38,10 @@ class Draft:
     def write(self, path: Path, *, force: bool = False) -> Study:
         """Write the file and load it; if it does not load, restore what was there before."""
         check_new(path, force=force)
-        before = path.read_bytes() if path.exists() else None
         text = self._text(path)
-        try:
+        with writing(path, InvalidStudy):
+            before = path.read_bytes() if path.exists() else None
             path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InvalidStudy(f"cannot write {path}: {error.strerror}; choose another place") from None
         try:
             return Study.load(path)
         except BaseException:
@@ -67,12 +66,6 @@ class Draft:
             every=self.every,
             database=f"{path.stem}.db",
         )
-
-
-def check_new(path: Path, *, force: bool = False) -> None:
-    """Refuse to overwrite a file."""
-    if path.exists() and not (force and path.is_file()):
-        raise InvalidStudy(f"{path} already exists: choose another name, or overwrite it with --force")
 
 
 def _length_scale(items: Catalogue) -> float:
