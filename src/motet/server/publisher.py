@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from motet.arrays import slices
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, MotetError, UnknownTask
 from motet.learning.engine import Engine
 from motet.privacy.ledger import Noise, opendp_noise
@@ -60,8 +61,8 @@ class Publisher:
         """Bring the engine up to date with the log."""
         with self._store.snapshot() as connection:
             newest, clients = changed_since(connection, self._sequence)
-            for begin in range(0, len(clients), CLIENTS_PER_QUERY):
-                self._relearn(connection, clients[begin : begin + CLIENTS_PER_QUERY])
+            for part in slices(len(clients), CLIENTS_PER_QUERY):
+                self._relearn(connection, clients[part])
         self._sequence = newest
         self._reached("caught up")
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Row, select, update
 
-from motet.arrays import Array
+from motet.arrays import Array, slices
 from motet.errors import TooMany, UnknownExample
 from motet.model.model import Model
 from motet.store.clients import change_counts, summary
@@ -110,8 +110,8 @@ class Addition:
 
 def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
     """The ids that the client has used before, also for examples that were removed."""
-    for begin in range(0, len(ids), IDS_PER_QUERY):
-        batch = examples.c.id.in_(ids[begin : begin + IDS_PER_QUERY])
+    for part in slices(len(ids), IDS_PER_QUERY):
+        batch = examples.c.id.in_(ids[part])
         yield from connection.execute(select(examples.c.id).where(examples.c.client == client, batch)).scalars()
 
 
