@@ -61,7 +61,12 @@ def brief(value: Any) -> str:
         text = PASSWORD.sub("//…@", json.dumps(value, ensure_ascii=False, default=str))
     except (ValueError, RecursionError):
         text = "something very large"
-    return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 1]}…"
+    return shortened(text, MAX_LETTERS)
+
+
+def shortened(text: str, length: int) -> str:
+    """At most so many letters, the last of them "…" if some are left out."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def input_text(x: str | Iterable[float]) -> str:

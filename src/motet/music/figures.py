@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from motet.arrays import Array
 from motet.music.reproduce import ALPHAS, ARTICLE, LAMS, Reproduction, preference, top
 from motet.music.simulation import TAGS
+from motet.text import shortened
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"  # safe for the colour-blind
+MAX_NAME_LETTERS = 30
 
 
 def figures(result: Reproduction) -> dict[str, Callable[[], Figure]]:
@@ -91,16 +93,12 @@ def lists(result: Reproduction, people: list[tuple[str, Array, Array]]) -> Figur
             ax.text(x + 0.06, -0.6, title, fontsize=11, color=GREY, va="center")
             for place, artist in enumerate(artists):
                 hit = int(artist) in both
-                name = _shortened(result.catalogue.names[artist])
+                name = shortened(result.catalogue.names[artist], MAX_NAME_LETTERS)
                 if hit:
                     ax.plot(x + 0.03, place + 0.5, "o", ms=4, color=GREEN)
                 weight = "bold" if hit else "normal"
                 ax.text(x + 0.06, place + 0.5, f"{place + 1}. {name}", fontsize=10, weight=weight, va="center")
     return fig
-
-
-def _shortened(name: str, length: int = 30) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
 
 
 def render(fig: Figure, form: str) -> bytes:

@@ -33,7 +33,7 @@ from motet.study.schema import (
     basis_kinds,
     expected,
 )
-from motet.text import alternatives, brief
+from motet.text import alternatives, brief, shortened
 
 MAX_LETTERS = 400  # of a refusal
 
@@ -46,7 +46,7 @@ def one_line(file: str) -> Iterator[None]:
     except InvalidStudy as error:
         key = f", {error.where}" if error.where else ""
         line = " ".join(f"{file}{key}: {error}".split())
-        raise error.reworded(line if len(line) <= MAX_LETTERS else f"{line[: MAX_LETTERS - 1]}…") from None
+        raise error.reworded(shortened(line, MAX_LETTERS)) from None
 
 
 @contextmanager
