@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import is_whole_number
+from motet.arrays import finite_number, is_whole_number
 from motet.errors import BudgetSpent, InvalidModel, MotetError
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -42,9 +42,9 @@ class Ledger:
     participation: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.epsilon, (int, float)) and 1e-6 <= self.epsilon <= MAX_EPSILON):
+        if (epsilon := finite_number(self.epsilon)) is None or not 1e-6 <= epsilon <= MAX_EPSILON:
             raise InvalidModel(f"epsilon must be a number from 1e-6 to {MAX_EPSILON}, got {self.epsilon!r}")
-        if not (isinstance(self.delta, (int, float)) and 0 < self.delta <= MAX_DELTA):
+        if (delta := finite_number(self.delta)) is None or not 0 < delta <= MAX_DELTA:
             raise InvalidModel(
                 f"delta must be a number above 0 and at most {MAX_DELTA}, well below 1 / clients, got {self.delta!r}"
             )
@@ -59,7 +59,7 @@ class Ledger:
     @property
     def scale(self) -> float:
         """s: standard deviation of the noise, as a multiple of the largest norm of a client's vector."""
-        return _scale(float(self.epsilon), float(self.delta), self.releases)
+        return _scale(float(self.epsilon), float(self.delta), int(self.releases))
 
     @property
     def releases_left(self) -> int | None:
@@ -70,7 +70,7 @@ class Ledger:
     def epsilon_spent(self) -> float:
         """ε of the releases so far; if the budget is per client, for a client that took part in all of them."""
         releases = min(self.releases_made, self.releases)
-        return epsilon_of(self.scale, self.delta, releases) if releases else 0.0
+        return epsilon_of(self.scale, float(self.delta), int(releases)) if releases else 0.0
 
     def retired(self, clients: Iterable[Hashable]) -> set[Hashable]:
         """The clients that have taken part in as many releases as they may."""
