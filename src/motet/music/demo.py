@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
-from threadpoolctl import threadpool_limits
 
 from motet.client.client import Client
 from motet.errors import MotetError, NotReleased, Unreachable
+from motet.linalg import blas_limit
 from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, Crowd, Errors
 from motet.music.hosting import is_free, running_server
 from motet.music.load import Load
@@ -147,7 +147,7 @@ class Demo:
 
     def _run(self) -> None:
         try:
-            with tempfile.TemporaryDirectory(prefix="motet-demo-") as folder, threadpool_limits(1):
+            with tempfile.TemporaryDirectory(prefix="motet-demo-") as folder, blas_limit:
                 self._play(Path(folder).resolve())
         except _Closed:
             pass

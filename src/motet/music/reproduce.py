@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from motet.arrays import Array
 from motet.learning.engine import Engine
+from motet.linalg import blas_limit
 from motet.model.catalogue import Catalogue
 from motet.music import simulation as music
 
@@ -115,7 +115,7 @@ def run(
     """The whole experiment; ``advance`` is called after each of the 225 points of the grid."""
     begin = time.perf_counter()
     # Matrices of some hundred rows: one thread each, and the points of the grid side by side.
-    with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with blas_limit, ThreadPoolExecutor(os.cpu_count()) as pool:
         listeners = music.simulate(catalogue, users, examples, seed)
         preferences = preference(listeners.tastes)
         true_top = np.zeros(preferences.shape, dtype=bool)
