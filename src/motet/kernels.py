@@ -204,19 +204,19 @@ Check: TypeAlias = Callable[[str, Any], Any]  # of a parameter: its name and val
 
 def number(name: str, value: Any) -> float:
     """A finite number."""
-    found = finite_number(value)
-    if found is None:
+    finite = finite_number(value)
+    if finite is None:
         kind = "a finite number" if isinstance(value, (int, float, np.number)) else "a number"
         raise InvalidModel(f"{name} must be {kind}, got {value!r:.60}")
-    return found
+    return finite
 
 
 def positive(name: str, value: Any) -> float:
     """A number from 1e-100 to 1e100: beyond, products of kernels overflow."""
-    if not 1e-100 <= (found := number(name, value)) <= 1e100:
-        wanted = "positive" if found <= 0 else "between 1e-100 and 1e100"
-        raise InvalidModel(f"{name} must be {wanted}, got {value!r:.60}")
-    return found
+    if not 1e-100 <= (finite := number(name, value)) <= 1e100:
+        kind = "positive" if finite <= 0 else "between 1e-100 and 1e100"
+        raise InvalidModel(f"{name} must be {kind}, got {value!r:.60}")
+    return finite
 
 
 def not_negative(name: str, value: Any) -> float:
@@ -239,9 +239,9 @@ def smoothness(name: str, value: Any) -> float:
     """Matern's ν: a positive number up to 50, or infinity."""
     if isinstance(value, float) and value == math.inf:
         return value
-    if (found := positive(name, value)) > 50:
+    if (nu := positive(name, value)) > 50:
         raise InvalidModel(f"{name} must be up to 50, or infinity, got {value!r}")
-    return found
+    return nu
 
 
 def covariance(_name: str, value: Any) -> list[list[float]]:

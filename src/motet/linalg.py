@@ -302,12 +302,12 @@ def _blas_libraries() -> list[tuple[Callable[[], int], SetThreads]]:
 
     OpenBLAS is called directly: threadpoolctl lets only one thread of a process set it, the first that tries.
     """
-    found = []
+    libraries = []
     for library in ThreadpoolController().select(user_api="blas").lib_controllers:
         names = (f"{a}openblas_set_num_threads{b}" for a in ("", "scipy_") for b in ("", "64_", "_64"))
         direct = (getattr(library.dynlib, name) for name in names if hasattr(library.dynlib, name))
-        found.append((library.get_num_threads, next(direct, library.set_num_threads)))
-    return found
+        libraries.append((library.get_num_threads, next(direct, library.set_num_threads)))
+    return libraries
 
 
 def _thread_limit() -> int | None:

@@ -145,8 +145,8 @@ def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     header = [cell.strip() for cell in filled.pop(next(iter(filled), 0), [])]
     for number, row in filled.items():
         if len(row) != len(header):
-            wanted = f"expected {len(header)} cells, as the header has, got {len(row)}"
-            raise InvalidData(f"{path.name}, row {number}: {wanted}; cells with commas need quotation marks")
+            mismatch = f"expected {len(header)} cells, as the header has, got {len(row)}"
+            raise InvalidData(f"{path.name}, row {number}: {mismatch}; cells with commas need quotation marks")
     return header, filled
 
 

@@ -34,8 +34,8 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool = True) -> None:
-    if wanted:
+def show_version(show: bool = True) -> None:
+    if show:
         sys.stdout.write(f"motet {__version__}\n")
         raise typer.Exit
 

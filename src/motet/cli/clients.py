@@ -39,10 +39,10 @@ def enroll(
     """Enroll clients, and show their tokens once, or write them to a file."""
     from motet.client import site, tables
 
-    wanted = [name.strip() for name in clients or ()] + ([] if names is None else tables.read_names(names))
-    bar = progress_bar(Console(stderr=True), "clients", len(wanted), "Enrolling")
+    all_names = [name.strip() for name in clients or ()] + ([] if names is None else tables.read_names(names))
+    bar = progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling")
     with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
-        for new in site.enroll(server, wanted):
+        for new in site.enroll(server, all_names):
             keep(new)
             advance(len(new))
 

@@ -171,8 +171,8 @@ def _separate(release: Disclosed, sums: InputSums) -> list[Reconstruction]:
     for h in cliques(sums.links):
         client = release, sums.inputs[h], sums.G[np.ix_(h, h)], sums.g[h]
         shared = sums.links[h].sum(axis=1) > len(h)
-        found = _client_with_shared_inputs(*client, shared) if shared.any() else _as_one_client(*client)
-        clients.append(replace(found, unexplained=sums.unexplained))
+        reconstruction = _client_with_shared_inputs(*client, shared) if shared.any() else _as_one_client(*client)
+        clients.append(replace(reconstruction, unexplained=sums.unexplained))
     return clients
 
 
