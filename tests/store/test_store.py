@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, func, select, text
+from sqlalchemy.dialects import registry
+from sqlalchemy.schema import CreateTable
 
 from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, UnknownTask
 from motet.store import clients
 from motet.store import examples as stored
 from motet.store.clients import client_with_token, enroll, list_clients
+from motet.store.dialects import DIALECTS
 from motet.store.examples import Added, Addition
 from motet.store.log import changed_since
-from motet.store.schema import PRESENT, examples, log
+from motet.store.schema import PRESENT, examples, log, metadata
 from motet.store.store import Store, put
 from motet.store.writer import commit
 from tests.store.empty_store import enrolled, example
@@ -182,6 +185,13 @@ def test_a_database_that_cannot_be_opened_is_refused_in_one_line(tmp_path: Path)
         with pytest.raises(InvalidStore, match=f"{name}: expected a study's database, got {reason}; ") as refused:
             Store(f"sqlite:///{tmp_path / name}")
         assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_database_can_have_the_tables(name: str) -> None:
+    dialect = registry.load(name)()
+    for table in metadata.sorted_tables:
+        assert f"CREATE TABLE {table.name}" in str(CreateTable(table).compile(dialect=dialect))
 
 
 def test_postgresql_is_refused_without_the_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""The kinds of database that may keep a study, SQLite and PostgreSQL, and all in which they differ.
+"""The kinds of database that may keep a study, SQLite and PostgreSQL, and how each is opened, checked and copied.
 
 No other module asks which database it is. To add one, write its ``Dialect`` here, enter it in ``DIALECTS``, and let the
-study file take its URLs (``motet.study.schema``).
+study file take its URLs (``motet.study.schema``). The tables in ``store.schema`` are the same for all: a database that
+has no text without a length, no partial index or no binary column of any size needs variants of their types there.
 """
 
 from __future__ import annotations
@@ -30,15 +31,25 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     advice: ClassVar[str]  # for a database that cannot be used
+    extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
     check_advice: ClassVar[str] = ""  # if another program checks its pages
     backup_advice: ClassVar[str] = ""  # if another program makes its backups
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
     @abstractmethod
-    def open(self, url: URL) -> Engine: ...
+    def open(self, url: URL) -> Engine:
+        """To read and write; transactions that write have the execution option ``writes``."""
 
     @abstractmethod
-    def open_read_only(self, url: URL) -> Engine: ...
+    def open_read_only(self, url: URL) -> Engine:
+        """To read: a transaction sees the database at one moment, and nothing can be changed."""
+
+    def create_engine(self, url: URL, **options: Any) -> Engine:
+        """SQLAlchemy's, or a refusal that says what to install."""
+        try:
+            return create_engine(url, **options)
+        except ModuleNotFoundError as error:
+            raise InvalidStore(f"this database needs {error.name}: pip install 'motet[{self.extra}]'") from None
 
     def scrub(self, engine: Engine) -> bool:
         """Remove deleted rows from the files too; False if a reader kept them there."""
@@ -90,7 +101,7 @@ class SQLite(Dialect):
             writes = connection.get_execution_options().get("writes")
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-        engine = create_engine(url)
+        engine = self.create_engine(url)
         event.listen(engine, "connect", configure)
         event.listen(engine, "begin", begin)
         return engine
@@ -119,21 +130,16 @@ class SQLite(Dialect):
 class PostgreSQL(Dialect):
     name = "PostgreSQL"
     advice = "check that the server is running, and its address, user and password"
+    extra = "postgres"
     check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
     backup_advice = "back it up with pg_dump"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     def open(self, url: URL) -> Engine:
-        return self._engine(url, pool_pre_ping=True)
+        return self.create_engine(url, pool_pre_ping=True)
 
     def open_read_only(self, url: URL) -> Engine:
-        return self._engine(url, execution_options=self.snapshot_options)
-
-    def _engine(self, url: URL, **options: Any) -> Engine:
-        try:
-            return create_engine(url, **options)
-        except ModuleNotFoundError as error:
-            raise InvalidStore(f"this database needs {error.name}: pip install 'motet[postgres]'") from None
+        return self.create_engine(url, execution_options=self.snapshot_options)
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

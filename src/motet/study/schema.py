@@ -20,6 +20,9 @@ MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 STORE_URLS = '"sqlite:///file.db" or "postgresql+psycopg://…"'
 STORE_URL = re.compile(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*")
+FILE_URL = re.compile(
+    r"(sqlite[^:]*:///)([^?]*)(.*)"
+)  # of a database that is a file: what is before and after its path
 
 # --- validators of values; whatever the reason of a refusal, its text is the key's description ---
 

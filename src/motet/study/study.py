@@ -6,7 +6,6 @@ defaults.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +23,7 @@ from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.study.file import blaming, one_line, parse, read_text
 from motet.study.pins import contradiction, pinned
-from motet.study.schema import BasisSection, File, Inputs, Limits, Release, Server
+from motet.study.schema import FILE_URL, BasisSection, File, Inputs, Limits, Release, Server
 
 SIMULATED_INPUTS = 400  # spread between public bounds, for clients that a private study simulates
 MAX_POINTS_CHECKED = 100  # of the public points, when a study is loaded; the mechanism uses all of them
@@ -174,8 +173,8 @@ def _basis(section: BasisSection, catalogue: Catalogue | None, dimension: int) -
 
 
 def _resolved(url: str, folder: Path) -> str:
-    """The URL, with a relative path of SQLite's beside the study file."""
-    parts = re.fullmatch(r"(sqlite[^:]*:///)([^?]*)(.*)", url)
+    """The URL; if the database is a file, a relative path of it is beside the study file."""
+    parts = FILE_URL.fullmatch(url)
     if parts is None or parts[2].startswith((":memory:", "file:")):
         return url
     return f"{parts[1]}{(folder / parts[2]).resolve()}{parts[3]}"
