@@ -124,7 +124,7 @@ def test_what_there_is_to_watch() -> None:
 def test_calls_of_the_service_page_are_served() -> None:
     served = {path for _, path, *_ in ROUTES if path.startswith("/v1")}
     told = {path for call, *_ in rows(page("service"), "call") for path in re.findall(r"/v1[^`]*", call)}
-    assert told == served
+    assert told == served, "the table of docs/service.md has every route of server/app.py"
 
 
 def test_noise_in_clients() -> None:

@@ -47,6 +47,7 @@ def private(tmp_path: Path) -> Iterator[World]:
     yield from world(tmp_path / "private", PRIVATE)
 
 
+# Who may call what, told here a second time: a route that is open by mistake in the table of the server is found.
 ANYONE = {"/", "/docs", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/examples"): ONE,

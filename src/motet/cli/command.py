@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +22,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from motet.errors import MotetError
 from motet.text import printable
 
+# What stands for a value of a type; an option of another type needs an entry here, or a metavar of its own.
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", bool: ""}
 MAX_NUMBER = 2**31 - 1  # of an option; a limit that is not worth showing
 EXTRAS = {"matplotlib": "plots", "pyarrow": "tables"}  # what a missing package is installed with; else the server's
@@ -82,6 +83,9 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     """Those of a command's signature, in its order."""
     listed = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if get_origin(parameter.annotation) is not Annotated:
+            expected = f"{name}: Annotated[{getattr(parameter.annotation, '__name__', 'type')}, typer.Option(help=…)]"
+            raise TypeError(f"motet {command.__name__}: expected {expected}, or typer.Argument; see cli/terminal.py")
         kind, info = get_args(parameter.annotation)
         if get_origin(kind) in (UnionType, Union):
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
