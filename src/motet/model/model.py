@@ -134,7 +134,11 @@ class Model:
     # --- JSON ---
 
     def to_spec(self) -> dict[str, Any]:
-        """The model as plain data; a basis on the whole catalogue names it instead of repeating its rows."""
+        """The model as plain data; a basis on the whole catalogue names it instead of repeating its rows.
+
+        Releases have a digest of it and private studies pin it, so a setting that is added later is left out while it
+        has its default.
+        """
         basis = None if self.basis is None else self.basis.to_spec()
         if self.catalogue is not None and basis is not None and "points" in basis:
             whole = np.array_equal(np.asarray(basis["points"]), self.catalogue.rows)

@@ -1,7 +1,8 @@
 """One task: its examples without repeats, the kernel of its shift, and the covariance of its examples.
 
 ``fold`` merges repeats of an input within a task. ``Shift`` is all that a task has of its own, kernel and noise; its
-``covariance`` is the one place that puts λw on a diagonal. Nothing here knows of other tasks.
+``covariance`` is the one place that puts λw on a diagonal; CONTRIBUTING.md says what else another noise would change.
+Nothing here knows of other tasks.
 """
 
 from __future__ import annotations
