@@ -26,7 +26,7 @@ from motet.privacy.attacks import (
     separation,
 )
 from motet.privacy.difference import Difference, contribution
-from tests.privacy import victims as attacks
+from tests.privacy import victims
 from tests.privacy.victims import INDIVIDUAL, Score, Trials, small_catalogue, small_model
 
 ARTISTS = music.artists()
@@ -48,14 +48,14 @@ def _one_thread() -> Iterator[None]:
 
 
 class Study:
-    """The music study with its listeners, and some more who are not in yet."""
+    """The music study with its listeners; some more have not sent anything yet."""
 
     def __init__(self, **model: Any) -> None:
         self.drawn = DRAWN
         self.engine = Engine(replace(music.model(ARTISTS, 0.07, 3e-4), individual=INDIVIDUAL, **model))
         self.send(range(LISTENERS))
 
-    def of(self, listener: int) -> dict[str, float]:
+    def ratings(self, listener: int) -> dict[str, float]:
         own = self.drawn.user == listener
         names = [ARTISTS.names[k] for k in self.drawn.artist[own]]
         return dict(zip(names, self.drawn.rating[own]))
@@ -66,8 +66,8 @@ class Study:
         self.engine.learn_many(self.drawn.user[own].tolist(), rows, self.drawn.rating[own])
 
 
-def told(found: Reconstruction) -> dict[str, float]:
-    return dict(zip(ARTISTS.name_rows(found.inputs), found.outputs))
+def reconstructed(result: Reconstruction) -> dict[str, float]:
+    return dict(zip(ARTISTS.name_rows(result.inputs), result.outputs))
 
 
 @pytest.mark.slow
@@ -76,17 +76,17 @@ def told(found: Reconstruction) -> dict[str, float]:
 def test_one_victim_among_three_thousand(basis: str, bias: str) -> None:
     """Five ratings sent between two downloads are rebuilt, and again when they are forgotten."""
     study = Study(basis=BASES[basis], bias=bias)
-    before, victim = study.engine.disclose(), study.of(LISTENERS)
+    before, victim = study.engine.disclose(), study.ratings(LISTENERS)
     study.send(LISTENERS)
     after = study.engine.disclose()
     study.engine.forget(LISTENERS)
-    for first, second, came in ((before, after, True), (after, study.engine.disclose(), False)):
-        found = differencing(Difference.between(first, second))
-        assert found.certain
-        assert found.added is came
-        assert found.unexplained < 1e-9
-        assert told(found) == pytest.approx(victim, abs=1e-8)
-        np.testing.assert_allclose(found.noise, 1.0, rtol=1e-6)
+    for first, second, added in ((before, after, True), (after, study.engine.disclose(), False)):
+        result = differencing(Difference.between(first, second))
+        assert result.certain
+        assert result.added is added
+        assert result.unexplained < 1e-9
+        assert reconstructed(result) == pytest.approx(victim, abs=1e-8)
+        np.testing.assert_allclose(result.noise, 1.0, rtol=1e-6)
 
 
 @pytest.mark.parametrize("basis", ["growing", "landmarks", "few landmarks"])
@@ -95,16 +95,16 @@ def test_a_batch_falls_apart_into_its_clients(basis: str) -> None:
     study = Study(basis=BASES[basis])
     before, batch = study.engine.disclose(), range(LISTENERS, LISTENERS + VICTIMS)
     study.send(batch)
-    found = separation(Difference.between(before, study.engine.disclose()))
-    senders = [told(sender) for sender in found]
-    clients = [study.of(listener) for listener in batch]
+    result = separation(Difference.between(before, study.engine.disclose()))
+    senders = [reconstructed(sender) for sender in result]
+    clients = [study.ratings(listener) for listener in batch]
     assert sorted(map(sorted, senders)) == sorted(map(sorted, clients))
-    assert all(sender.inputs_certain for sender in found)
+    assert all(sender.inputs_certain for sender in result)
     times = [name for client in clients for name in client]
     for client in clients:
         sender = next(k for k, names in enumerate(senders) if set(names) == set(client))
         alone = all(times.count(name) == 1 for name in client)
-        assert found[sender].outputs_certain == alone
+        assert result[sender].outputs_certain == alone
         if alone:
             assert senders[sender] == pytest.approx(client, abs=1e-8)
 
@@ -119,9 +119,9 @@ def test_a_quorum_filled_by_the_attacker() -> None:
     for k, (X, y, noise) in enumerate(own):
         study.engine.learn_many([f"own {k}"] * 6, X, y, [noise] * 6)
     after = study.engine.disclose()
-    found = differencing(Difference.between(before, after, attacker_examples=own))
-    assert found.certain
-    assert told(found) == pytest.approx(study.of(LISTENERS), abs=1e-8)
+    result = differencing(Difference.between(before, after, attacker_examples=own))
+    assert result.certain
+    assert reconstructed(result) == pytest.approx(study.ratings(LISTENERS), abs=1e-8)
     assert not differencing(Difference.between(before, after)).certain  # more inputs than the basis has columns
 
 
@@ -144,25 +144,29 @@ def test_one_sparse_release_falls_apart() -> None:
     study = Study()
     engine = Engine(study.engine.model)
     for listener in range(8):
-        engine.learn_many([listener] * RATINGS, list(study.of(listener)), list(study.of(listener).values()))
+        engine.learn_many([listener] * RATINGS, list(study.ratings(listener)), list(study.ratings(listener).values()))
     senders = separation(Difference.between(None, engine.disclose()))
-    certain = [told(sender) for sender in senders if sender.certain]
+    certain = [reconstructed(sender) for sender in senders if sender.certain]
     assert len(senders) == 8
     assert len(certain) >= 4
     for sender in certain:
-        assert any(sender == pytest.approx(study.of(k), abs=1e-8) for k in range(8) if set(sender) == set(study.of(k)))
+        assert any(
+            sender == pytest.approx(study.ratings(k), abs=1e-8)
+            for k in range(8)
+            if set(sender) == set(study.ratings(k))
+        )
 
 
 def test_a_client_that_sends_more_is_found_but_not_its_outputs() -> None:
     """Its part moves in fewer directions than it has inputs."""
     study = Study()
-    names, ratings = list(study.of(LISTENERS)), list(study.of(LISTENERS).values())
+    names, ratings = list(study.ratings(LISTENERS)), list(study.ratings(LISTENERS).values())
     study.engine.learn_many(["victim"] * 3, names[:3], ratings[:3])
     before = study.engine.disclose()
     study.engine.learn_many(["victim"] * 2, names[3:], ratings[3:])
-    found = differencing(Difference.between(before, study.engine.disclose()))
-    assert set(told(found)) == set(names)
-    assert (found.inputs_certain, found.outputs_certain) == (True, False)
+    result = differencing(Difference.between(before, study.engine.disclose()))
+    assert set(reconstructed(result)) == set(names)
+    assert (result.inputs_certain, result.outputs_certain) == (True, False)
 
 
 def test_smooth_kernels_and_inputs_without_a_catalogue() -> None:
@@ -174,12 +178,12 @@ def test_smooth_kernels_and_inputs_without_a_catalogue() -> None:
     before = engine.disclose()
     own, y, noise = np.vstack([X[:2], rng.uniform(8, 9, (2, 2))]), np.array([1.0, -2.0, 3.0, 4.0]), [1.0, 2.0, 0.5, 1.0]
     engine.learn_many(["victim"] * 4, own, y, noise)
-    found = differencing(Difference.between(before, engine.disclose()))
-    assert found.certain
-    order = np.lexsort(found.inputs.T), np.lexsort(own.T)
-    np.testing.assert_array_equal(found.inputs[order[0]], own[order[1]])
-    np.testing.assert_allclose(found.outputs[order[0]], y[order[1]], atol=1e-6)
-    np.testing.assert_allclose(found.noise[order[0]], np.array(noise)[order[1]], rtol=1e-5)
+    result = differencing(Difference.between(before, engine.disclose()))
+    assert result.certain
+    order = np.lexsort(result.inputs.T), np.lexsort(own.T)
+    np.testing.assert_array_equal(result.inputs[order[0]], own[order[1]])
+    np.testing.assert_allclose(result.outputs[order[0]], y[order[1]], atol=1e-6)
+    np.testing.assert_allclose(result.noise[order[0]], np.array(noise)[order[1]], rtol=1e-5)
 
 
 def test_where_there_is_nothing_to_find() -> None:
@@ -207,8 +211,8 @@ def test_without_candidates_there_is_no_guess(model: Model) -> None:
     before = engine.disclose()
     engine.learn("c", [3.0], 7.0)
     assert not len(differencing(Difference.between(before, engine.disclose())).inputs)
-    found = differencing(Difference.between(before, engine.disclose(), candidates=[[0.5], [3.0], [4.0]]), guesses=1)
-    assert found.inputs.shape == (1, 1)
+    result = differencing(Difference.between(before, engine.disclose(), candidates=[[0.5], [3.0], [4.0]]), guesses=1)
+    assert result.inputs.shape == (1, 1)
 
 
 def test_releases_of_two_studies_are_refused() -> None:
@@ -238,11 +242,11 @@ def test_membership_measures_the_shift() -> None:
     v = rng.normal(size=30)
     v /= np.linalg.norm(v)
     outside, inside = rng.normal(size=(2, 20_000, 30)) * 4.0
-    found = membership_test(inside + v, outside, v)
-    assert found.shift == pytest.approx(0.25, abs=4 * found.error)
-    assert found.error == pytest.approx(0.01, rel=0.02)
-    assert 0.2 < found.lower < found.shift
-    assert found.advantage == pytest.approx(2 * 0.5497 - 1, abs=0.02)  # Φ(1/8)
+    result = membership_test(inside + v, outside, v)
+    assert result.shift == pytest.approx(0.25, abs=4 * result.error)
+    assert result.error == pytest.approx(0.01, rel=0.02)
+    assert 0.2 < result.lower < result.shift
+    assert result.advantage == pytest.approx(2 * 0.5497 - 1, abs=0.02)  # Φ(1/8)
     none = membership_test(inside, outside, v)
     assert none.lower < 0.0 < abs(none.shift) < 4 * none.error
     with pytest.raises(WrongDimension, match="30 columns, got shape"):
@@ -254,11 +258,11 @@ def test_membership_without_noise_is_certain() -> None:
     without = study.engine.disclose()
     study.send(LISTENERS)
     with_victim = study.engine.disclose()
-    victim = study.of(LISTENERS)
+    victim = study.ratings(LISTENERS)
     v = flat(*contribution(without, without.basis, list(victim), list(victim.values())))
     inside, outside = ([flat(r.Lambda, r.eta)] * 3 for r in (with_victim, without))
-    found = membership_test(inside, outside, v)
-    assert (found.shift, found.lower, found.advantage) == (math.inf, math.inf, 1.0)
+    result = membership_test(inside, outside, v)
+    assert (result.shift, result.lower, result.advantage) == (math.inf, math.inf, 1.0)
     assert membership_test(outside, outside, v).shift == 0.0
 
 
@@ -267,12 +271,12 @@ def flat(Lambda: Array, eta: Array) -> Array:
 
 
 @pytest.mark.parametrize("basis", ["growing", "eigen"])
-def test_presence_from_the_files(basis: str) -> None:
+def test_overlap_from_the_files(basis: str) -> None:
     study = Study(basis=BASES[basis])
     before = study.engine.disclose()
     study.send(LISTENERS)
     after = study.engine.disclose()
-    examples = list(study.of(LISTENERS)), list(study.of(LISTENERS).values())
+    examples = list(study.ratings(LISTENERS)), list(study.ratings(LISTENERS).values())
     assert overlap(Difference.between(before, after), *examples) == pytest.approx(1.0, abs=1e-8)
     assert overlap(Difference.between(after, after), *examples) == 0.0
     rise = overlap(Difference.between(None, after), *examples) - overlap(Difference.between(None, before), *examples)
@@ -283,13 +287,13 @@ def test_presence_from_the_files(basis: str) -> None:
 
 
 TRIALS: dict[str, Callable[[Trials], Score]] = {
-    "inputs": lambda trials: attacks.inputs_score(trials, 100),
-    "inputs of who leaves": lambda trials: attacks.inputs_score(trials, 30, leaving=True),
-    "inputs through a quorum": lambda trials: attacks.inputs_score(trials, 30, own=9),
-    "signs": lambda trials: attacks.signs_score(trials, 100),
-    "one release": lambda trials: attacks.inversion_score(trials, 100),
-    "batches": lambda trials: attacks.separation_score(trials, 10),
-    "presence": lambda trials: attacks.presence_score(trials, 100),
+    "inputs": lambda trials: victims.inputs_score(trials, 100),
+    "inputs of who leaves": lambda trials: victims.inputs_score(trials, 30, leaving=True),
+    "inputs through a quorum": lambda trials: victims.inputs_score(trials, 30, own=9),
+    "signs": lambda trials: victims.signs_score(trials, 100),
+    "one release": lambda trials: victims.inversion_score(trials, 100),
+    "batches": lambda trials: victims.separation_score(trials, 10),
+    "membership": lambda trials: victims.overlap_score(trials, 100),
 }
 
 

@@ -31,9 +31,9 @@ from tests.privacy.worlds import (
 
 @pytest.mark.parametrize("name", ["eigen", "landmarks", "features"])
 def test_without_noise_and_clip_a_client_gets_the_posterior_of_its_model(name: str) -> None:
-    found, engine, rng = mechanism(name), study(name, 40), np.random.default_rng(8)
+    clip, engine, rng = mechanism(name).clip, study(name, 40), np.random.default_rng(8)
     wide = Mechanism(MODELS[name], examples=4, points=POINTS.get(name))
-    wide.clip = replace(found.clip, C_Lambda=300 * found.clip.C_Lambda, C_eta=300 * found.clip.C_eta)
+    wide.clip = replace(clip, C_Lambda=300 * clip.C_Lambda, C_eta=300 * clip.C_eta)
     made = wide.disclose([wide.clip.total(engine)], scale=1e-9)
     X, y, at = rows_of(name, rng, 4), rng.normal(size=4), rows_of(name, rng, 9)
     mean, std = made.estimate(X, y).predict(at, return_std=True)

@@ -26,15 +26,15 @@ Noisy = Callable[[Integers, float], Integers]
 @cache
 def small() -> tuple[Mechanism, Integers, Integers]:
     """A study on three landmarks, its sum, and a victim's vector of full length."""
-    found = Mechanism(SMALL, examples=3)
+    mechanism = Mechanism(SMALL, examples=3)
     engine, rng = Engine(SMALL), np.random.default_rng(5)
     engine.learn_many(np.repeat(np.arange(20), 3), rng.normal(size=(60, 1)).round(1), rng.normal(size=60))
-    victim = found.clip.vector(np.array([[-1.0], [0.0], [1.0]]), np.array([3.0, -2.0, 3.0]), np.ones(3))
+    victim = mechanism.clip.vector(np.array([[-1.0], [0.0], [1.0]]), np.array([3.0, -2.0, 3.0]), np.ones(3))
     assert np.linalg.norm(victim / UNIT) > 0.999
-    return found, found.clip.total(engine), victim
+    return mechanism, mechanism.clip.total(engine), victim
 
 
-def many(noise: Noisy, total: Integers, deviation: float, runs: int) -> Array:
+def noisy_runs(noise: Noisy, total: Integers, deviation: float, runs: int) -> Array:
     return noise(np.tile(total, runs), deviation).reshape(runs, -1) / UNIT
 
 
@@ -42,7 +42,7 @@ def tells_members_apart(noise: Noisy, ledger: Ledger) -> bool:
     """Whether the likelihood ratio of ten thousand runs shifts more than the promise allows."""
     _, total, victim = small()
     deviation = ledger.scale * UNIT
-    with_victim, without = many(noise, total + victim, deviation, RUNS), many(noise, total, deviation, RUNS)
+    with_victim, without = noisy_runs(noise, total + victim, deviation, RUNS), noisy_runs(noise, total, deviation, RUNS)
     return bool(
         membership_test(with_victim, without, victim / UNIT).lower > 1 / promised(ledger.epsilon, ledger.delta, 1)
     )
@@ -50,12 +50,12 @@ def tells_members_apart(noise: Noisy, ledger: Ledger) -> bool:
 
 def p_values(noise: Noisy, ledger: Ledger, releases: int) -> list[float]:
     """χ² of the noise of each release by block, and of its sum over composed releases, against the promised scale."""
-    found, total, _ = small()
-    a, b = np.triu_indices(len(found.clip.mean_Lambda))
-    blocks = [np.flatnonzero(a == b), np.flatnonzero(a != b), len(a) + np.arange(len(found.clip.mean_Lambda))]
+    mechanism, total, _ = small()
+    a, b = np.triu_indices(len(mechanism.clip.mean_Lambda))
+    blocks = [np.flatnonzero(a == b), np.flatnonzero(a != b), len(a) + np.arange(len(mechanism.clip.mean_Lambda))]
     scale = promised(ledger.epsilon, ledger.delta, releases)
     runs = 400
-    z = np.array([many(noise, total, ledger.scale * UNIT, runs) - total / UNIT for _ in range(releases)]) / scale
+    z = np.array([noisy_runs(noise, total, ledger.scale * UNIT, runs) - total / UNIT for _ in range(releases)]) / scale
     parts = [z[:, :, block] for block in blocks] + [z.sum(axis=0) / np.sqrt(releases)]
     tails = [stats.chi2(part.size).cdf((part**2).sum()) for part in parts]
     return [2 * min(tail, 1 - tail) for tail in tails]
@@ -91,7 +91,7 @@ def composed_shift(noise: Noisy, ledger: Ledger) -> float:
     """The lower bound of the shift that an attacker sees who averages ten releases of the same sum."""
     _, total, victim = small()
     deviation = ledger.scale * UNIT
-    seen = [sum(many(noise, t, deviation, RUNS) for _ in range(10)) / 10 for t in (total + victim, total)]
+    seen = [sum(noisy_runs(noise, t, deviation, RUNS) for _ in range(10)) / 10 for t in (total + victim, total)]
     return membership_test(seen[0], seen[1], victim / UNIT).lower
 
 

@@ -1,13 +1,13 @@
 """Attacks tried on many victims and counted against guessing.
 
-A trial takes ``release(engine, version)``, so that the same ones run against any kind of release. Victims draw their
-inputs at random and the sign of their outputs by a coin: whoever learns nothing of them is right with the given chance.
+Trials take a function ``release(engine, version)``, so that they run against any kind of release. Victims draw their
+inputs at random and the sign of their outputs by a coin, so the chance of a right guess is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count as counted
 from typing import Any, TypeAlias
 
@@ -104,10 +104,10 @@ class Trials:
             self.send(*victims)
         before = self.release()
         steps[leaving](*victims)
-        found = Difference.between(before, self.release(), attacker_examples=own, candidates=self.catalogue.rows)
+        difference = Difference.between(before, self.release(), attacker_examples=own, candidates=self.catalogue.rows)
         if not leaving:
             self.forget(*victims)
-        return found
+        return difference
 
 
 def inputs_score(trials: Trials, number: int, *, leaving: bool = False, own: int = 0) -> Score:
@@ -115,8 +115,8 @@ def inputs_score(trials: Trials, number: int, *, leaving: bool = False, own: int
     hits = 0
     for victim in trials.victims(number):
         fakes = trials.victims(own)
-        found = trials.around(victim, *fakes, leaving=leaving, own=[(fake.X, fake.y, None) for fake in fakes])
-        guess = differencing(found, guesses=len(victim.h)).inputs[: len(victim.h), 0]
+        difference = trials.around(victim, *fakes, leaving=leaving, own=[(fake.X, fake.y, None) for fake in fakes])
+        guess = differencing(difference, guesses=len(victim.h)).inputs[: len(victim.h), 0]
         hits += int(np.isin(guess, victim.h).sum())
     return Score(hits, number * RATINGS, RATINGS / len(trials.catalogue))
 
@@ -125,9 +125,8 @@ def signs_score(trials: Trials, number: int) -> Score:
     """The sign of one output of a victim whose inputs are known."""
     hits = 0
     for victim in trials.victims(number):
-        found = trials.around(victim)
-        known = Difference(found.release, found.basis, victim.X, found.Lambda, found.eta, found.rounding)
-        guess = differencing(known)
+        difference = trials.around(victim)
+        guess = differencing(replace(difference, candidates=victim.X))
         first = guess.outputs[guess.inputs[:, 0] == victim.h[0]]
         hits += int(first[0] * victim.y[0] > 0)
     return Score(hits, number, 0.5)
@@ -165,13 +164,13 @@ def separation_score(trials: Trials, batches: int, *, size: int = 10) -> Score:
     return Score(hits, total, 0.5)
 
 
-def presence_score(trials: Trials, number: int) -> Score:
+def overlap_score(trials: Trials, number: int) -> Score:
     """Did this client or another come between two releases?"""
     hits = 0
     for victim, other in zip(trials.victims(number), trials.victims(number)):
         came = bool(trials.rng.integers(2))
-        found = trials.around(victim if came else other)
-        hits += int((overlap(found, victim.X, victim.y) > overlap(found, other.X, other.y)) == came)
+        difference = trials.around(victim if came else other)
+        hits += int((overlap(difference, victim.X, victim.y) > overlap(difference, other.X, other.y)) == came)
     return Score(hits, number, 0.5)
 
 

@@ -42,8 +42,8 @@ def fingerprints() -> list[list[float]]:
     square = [
         Model(RBF(0.7), RBF(1.0), 0.5, 0.1, "constant", basis, 1.0) for basis in (Eigen(SQUARE, 9), Landmarks(SQUARE))
     ]
-    found = [mechanism(name).clip.coordinates for name in MODELS] + [Coordinates.of(model) for model in square]
-    return [at.fingerprint.tolist() for at in found]
+    coordinates = [mechanism(name).clip.coordinates for name in MODELS] + [Coordinates.of(model) for model in square]
+    return [one.fingerprint.tolist() for one in coordinates]
 
 
 def rows_of(name: str, rng: np.random.Generator, n: int) -> Array:
