@@ -1,7 +1,10 @@
 """Private releases, and attacks on releases.
 
-``Mechanism``, ``Ledger`` and ``release`` make a release that is (ε, δ)-differentially private; ``audit`` runs the
-attacks that ``motet audit`` reports.
+A private release: ``ledger`` (the budget and the noise), ``coordinates`` and ``clipping`` (what one client adds, in
+integers of bounded norm), ``denoise`` (the best estimate from noisy sums) and ``mechanism`` (the release itself).
+
+Attacks: ``difference`` (between two releases), ``attacks`` (what it reveals about clients) and ``audit`` (the report
+of ``motet audit``). docs/privacy.md has the formulas that the code refers to by number.
 """
 
 from motet.privacy.ledger import Ledger
