@@ -36,7 +36,7 @@ def audit(
     from motet.client.tables import read_clients
     from motet.privacy.audit import audit as attack  # slow to load, and not needed for an error
 
-    catalogue, dimension = releases[-1].model.catalogue, releases[-1].landmarks.shape[1]
+    catalogue, dimension = releases[-1].model.catalogue, releases[-1].dimension
     mine, others = ({} if path is None else read_clients(path, catalogue, dimension) for path in (own, suspects))
     report = attack(
         *releases,

@@ -244,7 +244,7 @@ class Client:
             digest, cached = release_digest(body), self._cache.release
             release = cached[1] if cached and cached[1].digest == digest else self.disclosed()
             if release.digest == digest:
-                return release, Coefficients.from_dict(body, release.landmarks.shape[1])
+                return release, Coefficients.from_dict(body, release.dimension)
         raise StaleRelease(
             f"coefficients and release were of different versions {COEFFICIENT_ATTEMPTS} times: try again later"
         )

@@ -136,14 +136,14 @@ def from_site(site: Site, path: Path | None, advance: Callable[[], object]) -> Q
 def from_examples(release: Disclosed, own: Path, path: Path | None, client: str | None = None) -> Query:
     """One client, from a table of private examples; ``client`` is its name, needed if the table has several."""
     inputs = read_inputs(release, path, client)
-    examples = tables.read_examples(own, release.model.catalogue, _dimension(release), client)
+    examples = tables.read_examples(own, release.model.catalogue, release.dimension, client)
     return Query(release, inputs, private_sources(release, {THE_CLIENT: examples}), {THE_CLIENT: range(len(inputs.X))})
 
 
 def from_clients(release: Disclosed, own: Path, path: Path | None) -> Query:
     """Every client of a table of private examples."""
     inputs = read_inputs(release, path)
-    examples = tables.read_clients(own, release.model.catalogue, _dimension(release))
+    examples = tables.read_clients(own, release.model.catalogue, release.dimension)
     return Query(release, inputs, private_sources(release, examples), client_rows(inputs, examples), own.name)
 
 
@@ -157,7 +157,7 @@ def private_sources(release: Disclosed, examples: Mapping[str, Examples]) -> dic
     """Clients whose examples stay here."""
     sources = {}
     for client, one in examples.items():
-        X = release.model.rows(one.X, _dimension(release))
+        X = release.rows(one.X)
         sources[client] = Source(release, Task.of(X, *outputs(one.y, one.noise, len(X))))
     return sources
 
@@ -171,17 +171,13 @@ def client_rows(inputs: Inputs, clients: Iterable[str]) -> dict[str, Sequence[in
 
 def read_inputs(release: Disclosed, path: Path | None, client: str | None = None) -> Inputs:
     """The inputs of a table, or without one the whole catalogue."""
-    catalogue, dimension = release.model.catalogue, _dimension(release)
+    catalogue, dimension = release.model.catalogue, release.dimension
     if path is not None:
         return tables.read_inputs(path, catalogue, dimension, client)
     if catalogue is not None:
         return tables.catalogue_inputs(catalogue)
     expected = f"a table with {count(dimension, 'column')} of numbers to predict at"
     raise InvalidData(f"expected {expected}, got none, and this study has no catalogue: give INPUTS")
-
-
-def _dimension(release: Disclosed) -> int:
-    return int(release.landmarks.shape[1])
 
 
 # --- their answers ---
@@ -193,7 +189,7 @@ def predict(
     """Every client at its rows, or at the ``top`` of them that it has not rated."""
     if top is not None and query.release.model.catalogue is None:
         raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
-    X = query.release.model.rows(query.inputs.X, _dimension(query.release))
+    X = query.release.rows(query.inputs.X)
     new = Source(query.release, Task.empty(X.shape[1]))
     sources = {client: query.sources.get(client, new) for client in query.rows}
     predictions: list[Prediction] = []

@@ -76,7 +76,7 @@ class Difference:
         Examples that the attacker's own clients sent in between are known, so their part is subtracted.
         """
         basis, X = _common_basis(before, after)
-        X = X if candidates is None else after.model.rows(candidates, after.landmarks.shape[1])
+        X = X if candidates is None else after.rows(candidates)
         Lambda, eta = _carry(after, basis)
         rounding = EPS * float(np.linalg.norm(Lambda))
         if before is not None:
@@ -109,7 +109,7 @@ class Difference:
 
 def contribution(release: Disclosed, basis: Basis, X: Any, y: Any, noise: Any = None) -> tuple[Array, Array]:
     """Λʲ and ηʲ that a client with these examples adds to a release."""
-    X = release.model.rows(X, release.landmarks.shape[1])
+    X = release.rows(X)
     task = Task.of(X, *outputs(y, noise, len(X)))
     R = np.linalg.inv(task.covariance(release.shift(release.model.individual)))
     F = basis.columns(task.X)

@@ -96,7 +96,7 @@ class Disclosed:
     @blas_limit
     def average(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The average task f̄ at some inputs; its standard deviation, or that of an observation of noise 1."""
-        X = self._rows(X)
+        X = self.rows(X)
         F = self.basis.columns(X)
         mean = F @ self.theta
         if not return_std:
@@ -105,7 +105,7 @@ class Disclosed:
 
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
-        X = self._rows(X)
+        X = self.rows(X)
         task = Task.of(X, *outputs(y, noise, len(X)))
         kernel = self.model.individual
         if individual is not None:
@@ -124,8 +124,14 @@ class Disclosed:
         a = Estimate(self, task, kernel, released).a
         return Coefficients(self.digest, task.X, task.y, task.noise, a, kernel, released)
 
-    def _rows(self, X: Any) -> Array:
-        return self.model.rows(X, self.landmarks.shape[1])
+    @property
+    def dimension(self) -> int:
+        """Columns of an input."""
+        return int(self.landmarks.shape[1])
+
+    def rows(self, X: Any) -> Array:
+        """Inputs as rows of as many numbers as the release's have; names are looked up."""
+        return self.model.rows(X, self.dimension)
 
     def shift(self, kernel: Kernel) -> Shift:
         """A task's own part, as the sums have it: in a private release with what the basis misses."""
@@ -197,7 +203,7 @@ class Disclosed:
             value = getattr(self, name)
             _expect(value is None or (isinstance(value, float) and value >= 0), f"{name} as a number, got {value!r}")
         _expect(self.landmarks.ndim == self.redundant.ndim == self.A.ndim == 2, "tables of landmarks and features")
-        p = self.landmarks.shape[1]
+        p = self.dimension
         self.model.check_dimension(p)
         k = len(self.basis.prior)
         _expect(self.A.shape[1] == self.basis.width, "features that fit the landmarks")
@@ -297,7 +303,7 @@ class Estimate:
     @blas_limit
     def predict(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
-        X = self.release._rows(X)
+        X = self.release.rows(X)
         F = self.release.basis.columns(X)
         rank = self.release.basis.rank
         D = None if self._shift.basis is None else self._F[:, :rank]
@@ -317,13 +323,13 @@ class Estimate:
         catalogue = self.release.model.catalogue
         if among is None:
             among = self.release.inputs if catalogue is None else catalogue.rows
-        rows = self.release._rows(among)
+        rows = self.release.rows(among)
         if not is_whole_number(k) or k < 0:
             raise InvalidData(f"the number of best inputs must be a whole number from 0, got {k!r}")
         excluded = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
         if excluded:
             numbers: dict[bytes, int] = {}
-            match(self.release._rows(excluded), numbers)
+            match(self.release.rows(excluded), numbers)
             rows = rows[match(rows, numbers.copy())[0] >= len(numbers)]
         best = rows[np.argsort(-self.predict(rows), kind="stable")[:k]]
         return best if catalogue is None else catalogue.name_rows(best)
