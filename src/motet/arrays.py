@@ -16,6 +16,7 @@ Index: TypeAlias = NDArray[Any]  # of whole numbers
 MAX_LOOKUPS = 100  # rows that are looked up one by one
 SAMPLE_ROWS = 2**14  # whose values the other rows are expected to repeat
 CACHE_NUMBERS = 2**15  # that fit the processor's cache
+NUMBERS_PER_PART = 2**20  # in one temporary of work that is done in parts
 MAX_MAGNITUDE = 1e150  # of a number: squares of larger ones overflow
 
 

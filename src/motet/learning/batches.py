@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array, Index, slices
+from motet.arrays import NUMBERS_PER_PART, Array, Index, slices
 from motet.kernels import affine
 from motet.linalg import inverse, inverse_of_low_rank, on_all_cores
 from motet.model.gram import linear_factor
 from motet.model.tasks import FoldedTasks, Shift, blocks, check_positive_definite
 
-NUMBERS_PER_PART = 2**20  # in one temporary of a part of a stack
 CACHED_NUMBERS, TABLE_NUMBERS = 2**18, 2**22  # of a table that fits the cache, 2 MB, and of one that is small, 32 MB
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, slices
-from motet.learning.batches import NUMBERS_PER_PART, Batch
+from motet.arrays import NUMBERS_PER_PART, Array, Index, slices
+from motet.learning.batches import Batch
 from motet.model.tasks import Shift
 from motet.release.disclosed import Disclosed
 from motet.release.estimates import task_coefficients, task_mean, task_variance

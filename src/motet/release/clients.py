@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, match, slices
+from motet.arrays import NUMBERS_PER_PART, Array, Index, match, slices
 from motet.linalg import blas_limit
 from motet.model.tasks import Task, inverse_covariance
 from motet.release.coefficients import Coefficients
@@ -24,7 +24,6 @@ from motet.release.estimates import task_coefficients, task_mean, task_variance
 from motet.release.posterior import condition, spread
 
 INPUTS_PER_GROUP = 8000  # evaluated together, to bound memory
-NUMBERS_PER_PART = 2**20  # in one temporary
 
 ClientData: TypeAlias = Task | Coefficients  # of a passive or of an active client; an empty task is a new individual
 
