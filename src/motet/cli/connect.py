@@ -55,9 +55,14 @@ def current_release(url: str) -> Disclosed:
         return client.disclosed()
 
 
+def is_address(place: str) -> bool:
+    """Whether this is the address of a server, and not a file."""
+    return place.startswith(("http://", "https://"))
+
+
 def release_at(place: str) -> Disclosed:
     """A release from a server's address or from a file."""
-    if place.startswith(("http://", "https://")):
+    if is_address(place):
         return current_release(place)
     from motet.release.disclosed import Disclosed
 

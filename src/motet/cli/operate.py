@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from motet.cli.connect import client_token, server_at
+from motet.cli.connect import client_token, is_address, server_at
 from motet.cli.terminal import LOCAL, AsJson, progress_bar, show
 from motet.errors import InvalidData, InvalidStore
 from motet.newfile import new_file
@@ -94,7 +94,7 @@ def export(
     """Show all that a study stores about one client, as JSON. An operator gives the study's file and the client's name;
     a client gives the server's address, and sees its own data.
     """
-    if study.startswith(("http://", "https://")):
+    if is_address(study):
         if client is not None:
             raise InvalidData("a server shows a client its own data only: leave the name out, or give the study's file")
         data = _my_data(study)
