@@ -21,7 +21,7 @@ from tests.cli.studies import Studies
 from tests.scenarios.harness import OPERATOR
 
 
-def test_enrolment(studies: Studies, tmp_path: Path) -> None:
+def test_enrollment(studies: Studies, tmp_path: Path) -> None:
     curves = studies.curves
     long = "Zoë [of] the " + "very " * 30 + "long name"
     shown = good(motet(curves, "enroll", long, operator=OPERATOR))
@@ -41,7 +41,7 @@ def test_enrolment(studies: Studies, tmp_path: Path) -> None:
             assert client.me()["name"] == name
 
 
-def test_enrolments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
+def test_enrollments_that_are_refused(studies: Studies, tmp_path: Path) -> None:
     curves, out, kept = studies.curves, tmp_path / "tokens.csv", table(tmp_path / "kept.csv", "precious")
     taken = motet(curves, "enroll", "nobody", "ann", "bea", "--out", out, operator=OPERATOR)
     for run, *words in (
@@ -88,7 +88,7 @@ def test_clients_and_releases_that_are_refused(studies: Studies) -> None:
     curves, cem = studies.curves, studies.clients["cem"].token
     both = motet(curves, "clients", "--revoke", "fay", "--rotate", "gus", operator=OPERATOR)
     runs: list[tuple[Any, ...]] = [
-        (motet(curves, "clients", "--revoke", "nobody", operator=OPERATOR), "'nobody'", "motet clients lists them all"),
+        (motet(curves, "clients", "--revoke", "nobody", operator=OPERATOR), "'nobody'", "motet clients lists them"),
         (both, "got both: do one after the other"),
         (motet(studies.items, "release", operator=OPERATOR), "the budget is spent"),
     ]

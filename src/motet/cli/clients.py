@@ -116,9 +116,11 @@ def clients(
 def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
     matches = [client for client in listed if name_or_id in (client["name"], client["id"])]
     if not matches:
-        raise UnknownTask(f"no client has the name or id {name_or_id!r}: motet clients lists them all")
+        raise UnknownTask(f"no client has the name or id {name_or_id!r}: motet clients lists them")
     if len(matches) > 1:
-        raise InvalidData(f"{name_or_id!r} is a client's name and another's id: give the other of the two")
+        raise InvalidData(
+            f"{name_or_id!r} is one client's name and another's id: give the first's id or the second's name"
+        )
     return matches[0]
 
 

@@ -82,7 +82,9 @@ def find_client(connection: Connection, name_or_id: str) -> RowMapping | None:
     either = chosen.where((clients.c.id == name_or_id) | (clients.c.name == name_or_id))
     rows = connection.execute(either).mappings().all()
     if len(rows) > 1:
-        raise InvalidData(f"{name_or_id!r} is the name of one client and the id of another: give the id")
+        raise InvalidData(
+            f"{name_or_id!r} is one client's name and another's id: give the first's id or the second's name"
+        )
     return rows[0] if rows else None
 
 
