@@ -77,7 +77,7 @@ def read_clients(path: Path, catalogue: Catalogue | None, dimension: int | None 
 def read_tokens(path: Path) -> dict[str, str]:
     """Tokens by their clients' names; no error shows a cell that may be a token."""
     table = read(path)
-    names = _client_column(table)
+    names = "client" if "client" in table.columns else "name"
     if not {names, "token"} <= set(table.columns):
         raise InvalidData(f"{table.file}: expected the columns name and token, as motet enroll --out writes them")
     return dict(zip(table.names(names), table.texts("token")))
@@ -108,10 +108,6 @@ def catalogue_inputs(catalogue: Catalogue) -> Inputs:
     """All items of a catalogue, as a table."""
     names = list(catalogue.names)
     return Inputs(Table("the catalogue", ["name"], [[name] for name in names], list(range(1, len(names) + 1))), names)
-
-
-def _client_column(table: Table) -> str:
-    return "client" if "client" in table.columns else "name"
 
 
 def _rows_of(table: Table, client: str | None) -> list[int]:

@@ -1,7 +1,7 @@
 """The scikit-learn estimator: ``fit``, ``predict``, ``partial_fit`` and ``forget`` on arrays and data frames.
 
 It is an ``Engine`` behind scikit-learn's interface. The argument ``task`` (routed metadata), or a column of a data
-frame, tells which task each row belongs to.
+frame, holds the task of each row.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     sigma2
         Scale of all variances; None estimates it.
     task
-        The column of a data frame that tells which task a row belongs to.
+        The column of a data frame that holds each row's task.
     """
 
     # What metadata routing passes on by default.

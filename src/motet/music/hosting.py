@@ -112,9 +112,8 @@ def _start(write: Callable[[int], Path], ports: Iterable[int], operator: str, ch
 def is_free(port: int) -> bool:
     """Whether this process may listen at a port."""
     with socket.socket() as trial:
-        trial.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as the server does: a port that was just closed is free
+        # As the server does: a port that was just closed is free.
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind((HOST, port))
         except OSError:

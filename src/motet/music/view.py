@@ -29,9 +29,8 @@ def view(state: State, console: Console, lines_below: int = 0) -> RenderableType
         return len(console.render_lines(panel)) + lines_below - console.height
 
     if excess(panel := _panel(state, console, [""])) > 0 and (lines := excess(panel := _panel(state, console, []))) > 0:
-        return _panel(
-            state, console, [], omitted=min(lines + 1, len(state.releases) - 2)
-        )  # and one that names the others
+        omitted = min(lines + 1, len(state.releases) - 2)  # one more, for the line that names them
+        return _panel(state, console, [], omitted)
     return panel
 
 

@@ -39,7 +39,7 @@ async def require_operator(request: Request, authorization: Authorization = None
 
 
 async def require_downloader(request: Request, authorization: Authorization = None) -> None:
-    """Anyone, or any holder of a token if the study says so."""
+    """Anyone, or any holder of a token if the study gives its releases to clients only."""
     service = await service_of(request)
     if service.study.server.download == "clients":
         with suppress(Forbidden):

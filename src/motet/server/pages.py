@@ -28,7 +28,7 @@ PROMISES = {
     "sent in between. This study is for parties who trust each other.",
 }
 NO_MORE = "none: the budget is spent; release {version} stays valid"
-DOCS = """<body><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call says otherwise; errors are
+DOCS = """<body><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call has another format; errors are
 <code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
 <a href="/openapi.json">openapi.json</a>.</p>{calls}</body></html>
 """

@@ -114,7 +114,7 @@ class Publisher:
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
-    """Tick until told to stop. After a failure a new publisher tries again; the same failure is logged once."""
+    """Tick until ``until`` is true. After a failure a new publisher tries again; the same failure is logged once."""
     publisher, failure = Publisher(store, study), ""
     while not until():
         try:
