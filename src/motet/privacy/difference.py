@@ -111,7 +111,7 @@ def contribution(release: Disclosed, basis: Basis, X: Any, y: Any, noise: Any = 
     """Λʲ and ηʲ that a client with these examples adds to a release."""
     X = release.rows(X)
     task = Task.of(X, *outputs(y, noise, len(X)))
-    R = np.linalg.inv(task.covariance(release.shift(release.model.individual)))
+    R = task.inverse(release.shift(release.model.individual))
     F = basis.columns(task.X)
     return F.T @ R @ F, F.T @ (R @ task.y)
 
