@@ -17,8 +17,7 @@ from threading import Lock
 from typing import TypeAlias
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri
+from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri, dtrtrs
 from threadpoolctl import ThreadpoolController
 
 from motet.arrays import Array, Index, slices
@@ -99,7 +98,13 @@ def solve_lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
         return np.linalg.solve(L.swapaxes(-1, -2) if transposed else L, M)
     if not len(L):
         return np.empty((0, M.shape[1]))
-    return np.asarray(solve_triangular(L, M, lower=True, trans="T" if transposed else "N", check_finite=False))
+    if L.flags.f_contiguous:
+        solution, singular = dtrtrs(L, M, lower=1, trans=int(transposed))
+    else:  # LAPACK reads it as its transpose, which saves a copy
+        solution, singular = dtrtrs(L.T, M, lower=0, trans=int(not transposed))
+    if singular:
+        raise np.linalg.LinAlgError
+    return solution
 
 
 def clear_upper(a: Array) -> Array:
