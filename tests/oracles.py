@@ -19,7 +19,10 @@ KernelFunction = Callable[[Array, Array], Array]
 
 @dataclass
 class Problem:
-    """Raw examples and a model, as plain functions. ``common`` None: K = K̃, the average is the bias alone."""
+    """Raw examples and a model, as plain functions; ``kernels`` are those of single tasks.
+
+    ``common`` None: K = K̃, and the average is the bias alone.
+    """
 
     tasks: Sequence[Hashable]
     X: Array
@@ -30,7 +33,7 @@ class Problem:
     alpha: float
     lam: float
     bias: str = "none"
-    own: Mapping[Hashable, KernelFunction] = field(default_factory=dict)
+    kernels: Mapping[Hashable, KernelFunction] = field(default_factory=dict)
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -48,7 +51,7 @@ class Problem:
         K = common * self.common(X1, X2) if self.common is not None else np.zeros((len(X1), len(X2)))
         for task in set(t1) & set(t2) - {None}:
             i, j = np.flatnonzero([t == task for t in t1]), np.flatnonzero([t == task for t in t2])
-            K[np.ix_(i, j)] += individual * self.own.get(task, self.individual)(X1[i], X2[j])
+            K[np.ix_(i, j)] += individual * self.kernels.get(task, self.individual)(X1[i], X2[j])
         return K
 
     @property
@@ -71,7 +74,7 @@ def direct(p: Problem, X: Array, task: Hashable) -> Array:
 
 
 class DenseGP:
-    """Prior σ²K, noise σ²λw, flat bias (directions that the inputs do not show are left out)."""
+    """Prior σ²K, noise σ²λw, flat bias without the directions that the inputs do not identify."""
 
     def __init__(self, p: Problem, sigma2: float | None = None) -> None:
         self.p = p
@@ -134,7 +137,7 @@ class Literal:
         if q == len(h):  # lines 16–24
             h.append(s)
             y, w = np.append(y, yi), np.append(w, wi)
-            k = (1 - alpha) * p.own.get(j, p.individual)(x[None], self.x[h])[0]
+            k = (1 - alpha) * p.kernels.get(j, p.individual)(x[None], self.x[h])[0]
             u = np.append(R @ k[:-1], -1.0)
             gamma = 1 / (lam * wi - u @ k)
             mu = gamma * (u @ y)
@@ -175,7 +178,7 @@ class Literal:
         if j in self.h:
             h = self.h[j]
             a = self.Rj[j] @ (self.yj[j] - p.alpha * L[h] @ (z + H @ M @ b))
-            mean = mean + (1 - p.alpha) * p.own.get(j, p.individual)(X, self.x[h]) @ a
+            mean = mean + (1 - p.alpha) * p.kernels.get(j, p.individual)(X, self.x[h]) @ a
         return mean
 
 
@@ -197,7 +200,7 @@ def private_vector(clip: Any, X: Array, y: Array, noise: Array) -> Array:
     """A client's vector (svec(Λʲ)/C_Λ, ηʲ/C_η), shortened to norm 1; repeats enter as rows of their own."""
     model, basis = clip.coordinates.model, clip.coordinates.basis
     F = basis.columns(X) @ clip.coordinates.T
-    R = np.linalg.inv(private_own(model, basis, X, X) + model.lam * np.diag(noise))
+    R = np.linalg.inv(within_task(model, basis, X, X) + model.lam * np.diag(noise))
     Lambda, eta = F.T @ R @ F, F.T @ R @ y
     k = len(eta)
     half = [Lambda[a, b] * (1.0 if a == b else np.sqrt(2.0)) for a in range(k) for b in range(a, k)]
@@ -205,27 +208,27 @@ def private_vector(clip: Any, X: Array, y: Array, noise: Array) -> Array:
     return v / max(1.0, float(np.linalg.norm(v)))
 
 
-def private_own(model: Any, basis: Any, X: Array, Y: Array) -> Array:
+def within_task(model: Any, basis: Any, X: Array, Y: Array) -> Array:
     """(1−α)K̃ + αK̄_res."""
-    own = model.individual_share * model.individual(X, Y)
+    shift = model.individual_share * model.individual(X, Y)
     if model.common is None:
-        return own
-    return own + model.common_share * (model.common(X, Y) - basis.e(X) @ basis.e(Y).T)
+        return shift
+    return shift + model.common_share * (model.common(X, Y) - basis.e(X) @ basis.e(Y).T)
 
 
 def private_estimate(
-    release: Any, others: list[tuple[Array, Array, Array]], own: tuple[Array, Array, Array], at: Array
+    release: Any, others: list[tuple[Array, Array, Array]], client: tuple[Array, Array, Array], at: Array
 ) -> tuple[Array, Array]:
     """Mean and std of a client's function by one dense Gaussian process; the bias has a very wide prior."""
     model, basis = release.model, release.basis
-    tasks = [*others, own]
+    tasks = [*others, client]
     X, y, noise = (np.concatenate(parts) for parts in zip(*tasks))
     task = np.repeat(np.arange(len(tasks)), [len(t[1]) for t in tasks])
     wide = np.where(basis.prior == 0, 1e4, model.common_share)
 
     def K(P: Array, Q: Array, same: Array) -> Array:
         shared = (basis.columns(P) * wide) @ basis.columns(Q).T
-        return np.asarray(shared + same * private_own(model, basis, P, Q))
+        return np.asarray(shared + same * within_task(model, basis, P, Q))
 
     V = K(X, X, task[:, None] == task) + model.lam * np.diag(noise)
     k = K(at, X, np.ones((len(at), 1)) * (task == len(others)))

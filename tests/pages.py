@@ -58,21 +58,21 @@ class Block(NamedTuple):
     span: tuple[int, int]  # of the body, in the page
 
 
-class Ran(NamedTuple):
-    """A block of commands, what the page says that they print, if anything, and what they printed."""
+class Step(NamedTuple):
+    """A block of commands, the output that the page shows, if any, and what was printed."""
 
     commands: Block
-    said: Block | None
+    expected: Block | None
     printed: str
     code: int
 
 
 def blocks(text: str) -> list[Block]:
-    return [Block(found[1], found[2] or "", found[3], found.span(3)) for found in FENCE.finditer(text)]
+    return [Block(match[1], match[2] or "", match[3], match.span(3)) for match in FENCE.finditer(text)]
 
 
 def python_session(page: Path) -> tuple[str, str]:
-    """What a page's Python prints, and what the page has that it prints."""
+    """What a page's Python prints, and the output that the page shows."""
     printed, expected, names = io.StringIO(), "", {"__name__": "page"}
     for language, body in PYTHON.findall(page.read_text(encoding="utf-8")):
         if language == "text":
@@ -178,13 +178,13 @@ class Session:
         for terminal in self._terminals.values():
             terminal.close()
 
-    def run(self) -> Iterator[Ran]:
+    def run(self) -> Iterator[Step]:
         """Block after block; whoever asks may do something in between."""
-        found = blocks(self.page.read_text(encoding="utf-8"))
-        for block, following in zip(found, [*found[1:], None]):
+        listed = blocks(self.page.read_text(encoding="utf-8"))
+        for block, following in zip(listed, [*listed[1:], None]):
             if block.language == "sh":
                 follows = following is not None and following.language in PRINTED and not _is_file(following)
-                yield Ran(block, following if follows else None, *self._pasted(block))
+                yield Step(block, following if follows else None, *self._pasted(block))
             elif _is_file(block):
                 (self.folder / block.title).write_text(self._mended(block.body), encoding="utf-8")
 
@@ -223,8 +223,8 @@ class Session:
 def released(database: Path) -> bool:
     """Whether the last release has all that was sent."""
     with closing(sqlite3.connect(database, timeout=10)) as connection:
-        found = connection.execute("SELECT max(releases.sequence) = head.sequence FROM releases, head").fetchone()
-    return bool(found[0])
+        row = connection.execute("SELECT max(releases.sequence) = head.sequence FROM releases, head").fetchone()
+    return bool(row[0])
 
 
 def _serves(block: Block) -> bool:
@@ -239,21 +239,21 @@ def _is_file(block: Block) -> bool:
 # --- what the page says against what was printed ---
 
 
-def check(ran: Ran) -> None:
-    """The page says what was printed; refusals are shown where they are meant."""
-    said = "" if ran.said is None else ran.said.body
-    shown = f"{ran.commands.body}printed\n{ran.printed}where the page has\n{said}"
-    assert ran.code == (1 if said.startswith("motet: ") else 0), shown
-    if ran.said is not None and ran.said.title == VARIES:
-        assert _shape(said) == _shape(ran.printed), shown
+def check(step: Step) -> None:
+    """The page shows what was printed; a refusal is shown where one is meant."""
+    shown = "" if step.expected is None else step.expected.body
+    both = f"{step.commands.body}printed\n{step.printed}where the page has\n{shown}"
+    assert step.code == (1 if shown.startswith("motet: ") else 0), both
+    if step.expected is not None and step.expected.title == VARIES:
+        assert _shape(shown) == _shape(step.printed), both
         return
-    if _serves(ran.commands):
-        assert all(_masked(line) in _masked(ran.printed) for line in said.splitlines()), shown
+    if _serves(step.commands):
+        assert all(_masked(line) in _masked(step.printed) for line in shown.splitlines()), both
         return
-    expected, got = _masked(said), _masked(ran.printed)
-    assert NUMBER.sub("#", expected) == NUMBER.sub("#", got), shown
-    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (expected, got)]
-    assert numbers[1] == pytest.approx(numbers[0], rel=1e-6, abs=1e-6), shown
+    expected, printed = _masked(shown), _masked(step.printed)
+    assert NUMBER.sub("#", expected) == NUMBER.sub("#", printed), both
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (expected, printed)]
+    assert numbers[1] == pytest.approx(numbers[0], rel=1e-6, abs=1e-6), both
 
 
 def _masked(text: str) -> str:
@@ -284,14 +284,14 @@ def _row_shape(line: str) -> str:
 def rewrite(page: Path) -> None:
     """Put what the commands print into the page."""
     with tempfile.TemporaryDirectory() as folder, Session(page, Path(folder)) as pasted:
-        ran = [one for one in pasted.run() if one.said is not None and not _serves(one.commands)]
-        broken = [one.printed for one in ran if one.code and not one.printed.startswith("motet: ")]
+        steps = [step for step in pasted.run() if step.expected is not None and not _serves(step.commands)]
+        broken = [step.printed for step in steps if step.code and not step.printed.startswith("motet: ")]
         assert not broken, broken
         text = page.read_text(encoding="utf-8")
-        for one in reversed(ran):
-            assert one.said is not None
-            begin, end = one.said.span
-            printed = re.sub(" +$", "", one.printed, flags=re.MULTILINE).replace(pasted.url, "http://127.0.0.1:8000")
+        for step in reversed(steps):
+            assert step.expected is not None
+            begin, end = step.expected.span
+            printed = re.sub(" +$", "", step.printed, flags=re.MULTILINE).replace(pasted.url, "http://127.0.0.1:8000")
             text = text[:begin] + printed + text[end:]
     page.write_text(text, encoding="utf-8")
 

@@ -18,13 +18,13 @@ E = float(np.e)
 
 @dataclass
 class Case:
-    """Kernels, and the pool that inputs are drawn from."""
+    """Kernels, those of single tasks included, and the pool that inputs are drawn from."""
 
     common: Any
     individual: Any
     columns: int = 2
     pool: int = 25
-    own: dict[Hashable, Any] = field(default_factory=dict)
+    kernels: dict[Hashable, Any] = field(default_factory=dict)
     unit: bool = False  # nonnegative vectors on the unit sphere
 
     def inputs(self, rng: np.random.Generator) -> Array:
@@ -37,8 +37,8 @@ class Case:
 SMOOTH = ConstantKernel(E) * RBF(1.0)  # e^{zᵀz′} on unit vectors
 LINEAR = DotProduct(0.0)
 CASES = {
-    "ard": Case(RBF([1.0, 0.5]), LINEAR + ConstantKernel(0.1), own={"t0": RBF(0.3), "t3": Matern(0.5, nu=1.5)}),
-    "matern": Case(Matern(1.0, nu=0.5), RBF(0.7), own={"t1": LINEAR}),
+    "ard": Case(RBF([1.0, 0.5]), LINEAR + ConstantKernel(0.1), kernels={"t0": RBF(0.3), "t3": Matern(0.5, nu=1.5)}),
+    "matern": Case(Matern(1.0, nu=0.5), RBF(0.7), kernels={"t1": LINEAR}),
     "rank 3": Case(LINEAR, RBF(1.0), columns=3, pool=60),
     "rank 3, both": Case(LINEAR, LINEAR, columns=3, pool=60),
     "equal features": Case(On(RBF(1.0), [0]), Identity(), columns=2, pool=12),
@@ -46,7 +46,7 @@ CASES = {
         ConstantKernel(2.0) * RationalQuadratic(1.0, 2.0) + DotProduct(0.3),
         Linear([[1, 0.3, 0], [0.3, 1, 0], [0, 0, 0.5]]),
     ),
-    "mixed model": Case(None, Linear([[1, 0.3], [0.3, 0.5]]), columns=1, own={"t2": RBF(1.0)}),
+    "mixed model": Case(None, Linear([[1, 0.3], [0.3, 0.5]]), columns=1, kernels={"t2": RBF(1.0)}),
     "smooth": Case(SMOOTH, LINEAR, columns=19, pool=489, unit=True),
 }
 
@@ -63,7 +63,7 @@ def problem(case: Case, seed: int, *, alpha: float, lam: float, bias: str, rows:
         labels[i] = labels[(i - rows // 2) // 7]
     y = 3.0 + 2.0 * rng.normal(size=rows)
     noise = 10.0 ** rng.uniform(-3, 3, size=rows)
-    return Problem(labels, pool[at], y, noise, case.common, case.individual, alpha, lam, bias, case.own)
+    return Problem(labels, pool[at], y, noise, case.common, case.individual, alpha, lam, bias, case.kernels)
 
 
 def model_of(p: Problem, **changes: Any) -> Model:
@@ -72,8 +72,8 @@ def model_of(p: Problem, **changes: Any) -> Model:
 
 
 def engine_of(p: Problem, rows: Any = slice(None), **changes: Any) -> Engine:
-    """An engine given some rows of a problem at once."""
-    engine = Engine(model_of(p, **changes), individual=p.own)
+    """An engine that learned some rows of a problem at once."""
+    engine = Engine(model_of(p, **changes), individual=p.kernels)
     which = np.arange(len(p.y))[rows]
     if len(which):
         engine.learn_many([p.tasks[i] for i in which], p.X[which], p.y[which], p.noise[which])

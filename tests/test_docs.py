@@ -40,10 +40,10 @@ def rows(text: str, heading: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_the_page_says_what_is_printed(name: str, tmp_path: Path) -> None:
     with Session(DOCS / f"{name}.md", tmp_path) as session:
-        ran = list(session.run())
-    assert len(ran) == page(name).count("```sh")
-    for one in ran:
-        check(one)
+        steps = list(session.run())
+    assert len(steps) == page(name).count("```sh")
+    for step in steps:
+        check(step)
 
 
 # --- the reference ---

@@ -25,7 +25,7 @@ def tolerance(p: Problem) -> float:
 
 def streamed(p: Problem, seed: int) -> Engine:
     """One by one, in random order, with releases on the way."""
-    engine = Engine(model_of(p), individual=p.own)
+    engine = Engine(model_of(p), individual=p.kernels)
     for k, i in enumerate(np.random.default_rng(seed).permutation(len(p.y))):
         engine.learn(p.tasks[i], p.X[i], p.y[i], p.noise[i])
         if k % 29 == 0:
@@ -36,7 +36,7 @@ def streamed(p: Problem, seed: int) -> Engine:
 def passive(p: Problem, task: Hashable, X: Array) -> Array:
     mine = np.array([t == task for t in p.tasks])
     release = engine_of(p, ~mine).disclose()
-    estimate = release.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.own.get(task))
+    estimate = release.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.kernels.get(task))
     return np.asarray(estimate.predict(X))
 
 
@@ -132,7 +132,7 @@ def test_uncertainty_and_evidence_are_those_of_the_dense_process(name: str, alph
         np.testing.assert_allclose(std**2, expected_std**2, rtol=1e-8, atol=1e-8 * gp.sigma2)
     mine = np.array([t == "t2" for t in p.tasks])
     passive = engine_of(p, ~mine, sigma2=gp.sigma2).disclose()
-    estimate = passive.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.own.get("t2"))
+    estimate = passive.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.kernels.get("t2"))
     np.testing.assert_allclose(
         estimate.predict(X, return_std=True)[1] ** 2, gp.predict(X, "t2")[1] ** 2, rtol=1e-8, atol=1e-8 * gp.sigma2
     )

@@ -468,7 +468,7 @@ def test_many_predictions_at_once() -> None:
 def test_truth_by_the_direct_solve_with_a_fixed_basis() -> None:
     """With landmarks K̄ is e(x)ᵀe(x′)."""
     p = problem(CASES["ard"], seed=2, alpha=0.3, lam=0.1, bias="linear")
-    engine = Engine(model_of(p, basis=Landmarks(probes(p, n=5))), individual=p.own)
+    engine = Engine(model_of(p, basis=Landmarks(probes(p, n=5))), individual=p.kernels)
     engine.learn_many(p.tasks, p.X, p.y, p.noise)
     release, X = engine.disclose(), probes(p, seed=3)
     p.common = lambda A, B: release.basis.e(A) @ release.basis.e(B).T

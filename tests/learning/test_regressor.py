@@ -62,7 +62,7 @@ def regressor(**changes: Any) -> MixedEffectRegressor:
 def test_known_new_and_absent_tasks(name: str, alpha: float) -> None:
     """The very numbers of the dense process, means and standard deviations, for all tasks at once."""
     p = problem(CASES[name], seed=8, alpha=alpha, lam=0.1, bias="constant")
-    p.own = {}
+    p.kernels = {}
     p.noise[:] = 10 ** np.random.default_rng(2).uniform(-2, 2, size=len(p.y))
     reg = MixedEffectRegressor(p.common, p.individual, alpha, 0.1)
     reg.fit(p.X, p.y, task=p.tasks, sample_weight=1 / p.noise)

@@ -171,7 +171,7 @@ def test_a_passive_client_with_a_kernel_of_its_own_and_inputs_never_seen() -> No
     mine = np.array([t == "t0" for t in p.tasks])
     p.X[mine] += 10.0  # far from everyone
     release = engine_of(p, ~mine).disclose()
-    estimate = release.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.own["t0"])
+    estimate = release.estimate(p.X[mine], p.y[mine], p.noise[mine], individual=p.kernels["t0"])
     together = engine_of(p)
     expected = together.disclose().active_estimate(together.coefficients("t0"))
     X = np.vstack([probes(p), probes(p) + 10.0])

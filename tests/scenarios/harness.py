@@ -1,4 +1,4 @@
-"""The real program in processes of its own, on a free port; whatever waits here polls, and has a deadline."""
+"""Servers for tests: the real program, or its parts forked, on free ports. Every wait polls, and has a deadline."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FORKS.set_forkserver_preload(["tests.scenarios.launcher", "pytest"])  # and what
 
 
 def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """What the condition gives as soon as that is true."""
+    """The condition's value, as soon as it is true."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.01)
-    return found
+    return value
 
 
 def free_port() -> int:
@@ -90,7 +90,7 @@ class Place:
         self.url = f"http://127.0.0.1:{port}"
 
     def client(self, token: str = "") -> Client:
-        """One that waits for a server that is away, and looks often whether it is back."""
+        """A client that waits for a server that is away, and looks often whether it is back."""
         return Client(self.url, token, retries=4000, sleep=lambda seconds: time.sleep(min(seconds, 0.03)))
 
     def operator(self) -> Client:
@@ -105,9 +105,9 @@ class Place:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with sqlite3.connect(self.study.with_suffix(".db"), timeout=10) as database:
-            found = database.execute(query).fetchall()
+            rows = database.execute(query).fetchall()
         database.close()
-        return found
+        return rows
 
     def log(self) -> str:
         return self.study.with_suffix(".log").read_text(encoding="utf-8")
@@ -141,8 +141,8 @@ class Program(Place):
     @property
     def publisher(self) -> int:
         """The publisher's process, once it runs."""
-        found: list[int] = poll(lambda: children(self.process.pid), START, "a publisher")
-        return found[0]
+        processes: list[int] = poll(lambda: children(self.process.pid), START, "a publisher")
+        return processes[0]
 
     def kill(self) -> None:
         """kill -9 of the server; its publisher ends by itself."""
@@ -152,7 +152,7 @@ class Program(Place):
         poll(lambda: not is_running(publisher), END, "the publisher ends with its server")
 
     def kill_publisher(self) -> None:
-        """kill -9 of the publisher alone; the server begins another."""
+        """kill -9 of the publisher alone; the server starts another."""
         publisher = self.publisher
         os.kill(publisher, signal.SIGKILL)
         poll(lambda: children(self.process.pid) not in ([], [publisher]), START, "another publisher")
@@ -180,7 +180,7 @@ def program(study: Path, *options: str, **how: Any) -> Iterator[Program]:
 class Parts(Place):
     """Server and publisher apart, forked from a process that has imported them, so that many restarts are quick.
 
-    Each part may be told to kill itself at the n-th arrival at a named point.
+    Each part can kill itself at the n-th arrival at a named point.
     """
 
     def __init__(self, study: Path) -> None:
@@ -209,7 +209,7 @@ class Parts(Place):
         self.fell(name)
 
     def fell(self, name: str) -> None:
-        """Wait until a part was killed, by us or by itself, and begin it again."""
+        """Wait until a part was killed, by us or by itself, and start it again."""
         part = self._parts[name]
         part.join(END)
         assert part.exitcode == -signal.SIGKILL, self.log()
@@ -246,13 +246,13 @@ def is_running(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process began and that still run."""
+    """Processes that a process started and that still run."""
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [child for child in pids if _stat(child)[1] == str(pid) and is_running(child)]
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """State and parent of a process; empty where there is none."""
+    """State and parent of a process; empty if there is none."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The server and the publisher of a study, each in a process that kills itself where it is told to.
+"""The server and the publisher of a study, each in a process that can kill itself at a named point.
 
 What runs is the program's own; only the arrival at a point, and the end, are the test's.
 """

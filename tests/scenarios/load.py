@@ -1,4 +1,4 @@
-"""Clients that send, replace and remove without pause and know what they were told; and one that watches releases."""
+"""Clients that send, replace and remove without pause and note every answer; and one that watches releases."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from motet.client.client import Enrolled
 from tests.scenarios.harness import Place
 
 Triple = tuple[float, float, float]  # x, y, noise
-MOST = 500  # examples that a client keeps
+MAX_EXAMPLES = 500  # that a client keeps
 
 
 class Worker:
-    """Repeats one step in a thread; what goes wrong there is raised at the end."""
+    """Repeats one step in a thread; an error there is raised at the end."""
 
     def __init__(self) -> None:
         self._ending = threading.Event()
@@ -54,7 +54,7 @@ class Worker:
 
 
 class Sender(Worker):
-    """One client. ``held`` is what the server said that it has, ``answers`` how often it said something."""
+    """One client. ``held`` are the examples that the server acknowledged, ``answers`` how often it answered."""
 
     def __init__(self, place: Place, person: Enrolled, seed: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Sender(Worker):
 
     def step(self) -> None:
         chosen = self._rng.uniform()
-        if self.held and (chosen < 0.1 or len(self.held) > MOST):
+        if self.held and (chosen < 0.1 or len(self.held) > MAX_EXAMPLES):
             id = str(self._rng.choice(list(self.held)))
             self._client.remove(id)
             del self.held[id]

@@ -58,10 +58,10 @@ def error(predicted: Curves, truth: Curves) -> float:
 def test_three_sites_one_of_them_passive(tmp_path: Path) -> None:
     counted: dict[str, Counter[tuple[str, str]]] = {}
     with Session(ROOT / "docs" / "howto-sites.md", tmp_path) as session:
-        for ran in session.run():
-            check(ran)
-            if ran.commands.title in ("South", "Islands"):
-                counted[ran.commands.title] = requests(session)
+        for step in session.run():
+            check(step)
+            if step.commands.title in ("South", "Islands"):
+                counted[step.commands.title] = requests(session)
         told = httpx.get(f"{session.url}/v1/study").json()["budget"]
     asked = counted["Islands"] - counted["South"]
     assert set(asked) == {("GET", "/v1/disclosed"), ("GET", "/metrics")}  # the latter is ours
@@ -77,7 +77,7 @@ def test_three_sites_one_of_them_passive(tmp_path: Path) -> None:
     planned = study.ledger()
     assert planned is not None
     assert told["spent"] == replace(planned, releases_made=told["made"]).epsilon_spent
-    verified = re.search(r"ledger +│ ok │ (\d+) releases?; ε spent ([\d.]+) of 3 ", ran.printed)
+    verified = re.search(r"ledger +│ ok │ (\d+) releases?; ε spent ([\d.]+) of 3 ", step.printed)
     assert verified is not None
     assert 1 <= int(verified[1]) <= told["made"] <= planned.releases
     assert float(verified[2]) == pytest.approx(replace(planned, releases_made=int(verified[1])).epsilon_spent, rel=0.01)
