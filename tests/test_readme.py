@@ -30,3 +30,11 @@ def test_files_that_are_named_exist() -> None:
     for page in [*SOURCES, ROOT / "CONTRIBUTING.md"]:
         named = re.findall(r"\b(?:src|tests|docs|benchmarks|experiments)/[\w/-]+\.(?:py|md)\b", page.read_text("utf-8"))
         assert [name for name in named if not (ROOT / name).exists()] == [], page.name
+
+
+def test_figures_of_the_readme_are_those_of_the_results() -> None:
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("| job |")[1].split("\n\n")[0].splitlines()[2:]
+    assert len(table) >= 5
+    for row in table:
+        assert row.removesuffix("|") in results
