@@ -14,7 +14,7 @@ from rich.console import Console
 from motet.cli.connect import operator_at
 from motet.cli.terminal import LOCAL, AsJson, Url, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
-from motet.newfile import new_file
+from motet.files import new_file
 from motet.text import count
 
 if TYPE_CHECKING:

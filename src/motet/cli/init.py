@@ -12,7 +12,7 @@ import typer
 
 from motet.cli.terminal import AsJson, Force, show
 from motet.errors import InvalidData
-from motet.newfile import check_new
+from motet.files import check_new
 from motet.text import count
 
 if TYPE_CHECKING:

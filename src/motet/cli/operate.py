@@ -17,7 +17,7 @@ from rich.text import Text
 from motet.cli.connect import client_token, is_address, server_at
 from motet.cli.terminal import LOCAL, AsJson, progress_bar, show
 from motet.errors import InvalidData, InvalidStore
-from motet.newfile import new_file
+from motet.files import new_file
 from motet.text import count, iso_time, printable, utc
 
 if TYPE_CHECKING:

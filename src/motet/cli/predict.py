@@ -21,7 +21,7 @@ from motet.cli.terminal import (
     show,
 )
 from motet.errors import InvalidData
-from motet.newfile import check_new
+from motet.files import check_new
 from motet.text import count, first_few, printable
 
 if TYPE_CHECKING:

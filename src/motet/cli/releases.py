@@ -10,7 +10,7 @@ import typer
 from motet.cli.connect import current_release, operator_at, server_at
 from motet.cli.terminal import LOCAL, AsJson, Force, Url, show
 from motet.errors import ServerError
-from motet.newfile import check_new
+from motet.files import check_new
 from motet.text import iso_time
 
 

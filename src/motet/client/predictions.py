@@ -18,12 +18,12 @@ from motet.client.client import Client
 from motet.client.site import Site
 from motet.client.tables import Examples, Inputs
 from motet.errors import InvalidData
+from motet.files import Table
 from motet.model.tasks import Task
 from motet.release import clients as release_clients
 from motet.release.clients import ClientData
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
-from motet.tablefile import Table
 from motet.text import count
 
 INPUTS_PER_STEP = 2000  # that are predicted at once, to bound the memory

@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
+from motet.files import Table, cell_number, lines, read
 from motet.model.catalogue import Catalogue
-from motet.tablefile import Table, cell_number, lines, read
 from motet.text import count, first_few
 
 RESERVED = ("client", "id", "y", "noise")  # columns that are not inputs

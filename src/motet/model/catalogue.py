@@ -17,7 +17,7 @@ import numpy as np
 
 from motet.arrays import Array, Index, is_finite, numbers
 from motet.errors import EmptyData, InvalidData, NotFinite, UnknownName, WrongDimension
-from motet.tablefile import Table, cell_number, read
+from motet.files import Table, cell_number, read
 
 
 class Catalogue:

@@ -22,11 +22,11 @@ import httpx
 
 from motet.client.client import Client
 from motet.errors import MotetError, NotReleased, Unreachable
+from motet.files import new_file
 from motet.linalg import blas_limit
 from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, Crowd, Errors
 from motet.music.hosting import is_free, running_server
 from motet.music.load import Load
-from motet.newfile import new_file
 from motet.release.disclosed import Disclosed
 from motet.study.study import Study
 

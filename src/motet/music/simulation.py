@@ -14,10 +14,10 @@ import numpy as np
 
 from motet.arrays import Array, Index
 from motet.errors import InvalidData
+from motet.files import Table, read
 from motet.kernels import RBF, ConstantKernel, DotProduct
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
-from motet.tablefile import Table, read
 
 TAGS = (
     "rock", "pop", "alternative", "indie", "electronic", "metal", "punk", "jazz", "classical", "hip-hop", "folk",

@@ -25,7 +25,7 @@ from sqlalchemy.engine import make_url
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
-from motet.newfile import new_file, writing
+from motet.files import new_file, writing
 from motet.store.dialects import parse
 from motet.store.releases import contradiction, last_version
 from motet.store.store import read_only

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidData, InvalidStore
-from motet.newfile import writing
+from motet.files import writing
 from motet.store import releases
 from motet.store.backup import Manifest, extract
 from motet.store.dialects import parse

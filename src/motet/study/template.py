@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from motet.errors import InvalidStudy
+from motet.files import check_new, writing
 from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
-from motet.newfile import check_new, writing
 from motet.study.study import Study
 
 MAX_ITEMS_COMPARED = 500  # for a length scale

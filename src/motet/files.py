@@ -1,21 +1,28 @@
-"""Tables as files: CSV, or Parquet if pyarrow is installed. What the columns mean is known to those who read them.
+"""Files: tables that are read, and new files that are written.
 
-A refusal names file, row and column; a CSV's header is its row 1.
+A table is CSV, or Parquet if pyarrow is installed; what its columns mean is known to those who read it. A refusal names
+file, row and column; a CSV's header is its row 1. No file is overwritten unless asked for, and a file with private data
+is readable by its owner alone.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from motet.arrays import finite_number
-from motet.errors import InvalidData
+from motet.errors import InvalidData, MotetError
 
 PARQUET = (".parquet", ".pq")
+
+
+# --- tables ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,3 +170,44 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
     rows = zip(*(table.column(name).to_pylist() for name in columns))
     return columns, dict(enumerate(map(list, rows), start=1))
+
+
+# --- new files ---
+
+
+def check_new(path: Path, *, force: bool = False) -> None:
+    """Refuse a file that exists, unless ``force``; before the work, so that none is lost."""
+    if path.exists() and not force:
+        raise InvalidData(f"{path} already exists: choose another name, or overwrite it with --force")
+
+
+@contextmanager
+def new_file(
+    path: Path, refusal: type[MotetError], *, text: bool = False, keep_unfinished: bool = False
+) -> Iterator[IO[Any]]:
+    """A file that did not exist, for its owner alone, and on disk at the end.
+
+    If the block fails, the file is removed; with ``keep_unfinished`` only if it is empty.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise refusal(f"{path} already exists: choose another name, or move it away") from None
+    with open(descriptor, "w", encoding="utf-8", newline="") if text else open(descriptor, "wb") as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            if not (keep_unfinished and file.tell()):
+                path.unlink()
+            raise
+
+
+@contextmanager
+def writing(path: Path, refusal: type[MotetError]) -> Iterator[None]:
+    """An error of the system while a file or folder is written, as a refusal."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(f"cannot write {path}: {error.strerror}; choose another place") from None
