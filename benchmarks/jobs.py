@@ -92,7 +92,7 @@ def learning() -> list[Row]:
             literal.receive(*example)
 
     slow = seconds(receive) / len(examples)
-    job, article = "learn and its share of the fold", "the article's Algorithm 2 at n = 489 (times faster)"
+    job, article = "learn, with its share of one release", "the article's Algorithm 2 at n = 489 (times faster)"
     return [
         Row(f"{job}, at 100,000 tasks", duration(many), "the same at 1,000 tasks", many / few, 2.0),
         Row(f"{job}, at 1,000 tasks", duration(few), article, slow / max(few, many), 10.0, at_most=False),
