@@ -75,9 +75,9 @@ def predict_all(
     means = np.tile(release.average(X), (tasks, 1))
     average = release.average(inputs)
     for batch, kernel in parts:
-        k = Shift.of(release.model, kernel).gram(inputs, X)
+        k = Shift.of(release.model, kernel).gram(X, inputs)
         for part in batch.parts(len(inputs) + 1):
             a = np.zeros((len(part.task), len(inputs)))
             a[np.arange(len(part.task))[:, None], part.h] = task_coefficients(part.R, part.y, average[part.h])
-            means[part.task] += a @ k
+            means[part.task] = task_mean(means[part.task], k, a)
     return means

@@ -115,6 +115,10 @@ class Task:
         """Rʲ (Algorithm 1, line 3)."""
         return inverse_covariance(self.covariance(shift)[None], shift.kernel)[0]
 
+    def information(self, F: Array, R: Array) -> tuple[Array, Array]:
+        """Λʲ = FᵀRF and ηʲ = FᵀRy: what the task adds to the sums, with the basis's columns F at its inputs."""
+        return F.T @ R @ F, F.T @ (R @ self.y)
+
 
 # --- covariance ---
 

@@ -111,9 +111,7 @@ def contribution(release: Disclosed, basis: Basis, X: Any, y: Any, noise: Any = 
     """Λʲ and ηʲ that a client with these examples adds to a release."""
     X = release.rows(X)
     task = Task.of(X, *outputs(y, noise, len(X)))
-    R = task.inverse(release.shift(release.model.individual))
-    F = basis.columns(task.X)
-    return F.T @ R @ F, F.T @ (R @ task.y)
+    return task.information(basis.columns(task.X), task.inverse(release.shift(release.model.individual)))
 
 
 def covariance(release: Disclosed, X: Array, noise: Array) -> Array:

@@ -291,8 +291,9 @@ class Estimate:
         parts = (self._released, -1.0, self._released.inverse(self._shift)), (task, 1.0, self._R)
         for part, sign, R in parts:
             F = release.basis.columns(part.X)
-            Lambda += sign * (F.T @ R @ F)
-            eta += sign * (F.T @ (R @ part.y))
+            Lambda_part, eta_part = part.information(F, R)
+            Lambda += sign * Lambda_part
+            eta += sign * eta_part
             gradient += sign * (F.T @ (R @ (part.y - F @ release.theta)))
         posterior = Posterior.of(Lambda, eta, release.basis.prior, release.model.common_share)
         if not posterior.factor.identifies_bias:

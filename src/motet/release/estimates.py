@@ -19,8 +19,12 @@ def task_coefficients(R: Array, y: Array, average: Array) -> Array:
 
 
 def task_mean(average: Array, k: Array, a: Array) -> Array:
-    """f̂(x) = φ(x)ᵀθ̂ + k a with k = (1−α) k̃(x, h); ``average`` is φ(x)ᵀθ̂."""
-    return np.asarray(average + (k @ a[..., None])[..., 0])
+    """f̂(x) = φ(x)ᵀθ̂ + k a with k = (1−α) k̃(x, h); ``average`` is φ(x)ᵀθ̂.
+
+    In a stack of tasks each has its own k, or all share one.
+    """
+    shared = k.ndim == 2 and a.ndim == 2
+    return np.asarray(average + (a @ k.T if shared else (k @ a[..., None])[..., 0]))
 
 
 def task_variance(spread: Callable[[Array], Array], phi: Array, F: Array, k: Array, R: Array, unshared: Array) -> Array:
