@@ -14,6 +14,7 @@ from tests.privacy.accountant import accountant
 from tests.privacy.worlds import GRID, mechanism, silent, study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("releases", [1, 10, 100])
 @pytest.mark.parametrize("delta", [1e-5, 1e-8])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
