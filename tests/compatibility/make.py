@@ -4,8 +4,8 @@ Run it with the Python of an environment in which that version is installed, and
 
     python make.py FOLDER
 
-It uses public names, commands and calls of ``motet`` alone, so that it runs with every later version too. It takes a
-minute, most of it waiting for private releases. Each of the ``STUDIES`` has a folder with
+It uses public names, commands and calls of ``motet`` alone, so that it runs with every later version too. It takes some
+minutes, most of them waiting for private releases. Each of the ``STUDIES`` has a folder with
 
     study.toml, study.db, items.csv    the study after some releases: clients, one of them revoked and one forgotten;
                                        examples, some of them replaced or removed; a ledger
@@ -159,7 +159,7 @@ class Maker:
     def answers(self) -> dict[str, Any]:
         """After the last release, and one example of ann's that is not in it."""
         with served(self.path) as url, Client(url, OPERATOR) as operator:
-            wait(lambda: operator.study()["next_release"] > time.time() + 1e6)
+            wait(lambda: is_settled(operator.study()))
             ann = operator.with_token(self.tokens["ann"])
             ann.send(self.inputs[1], -0.75, 1.0, "g")
             release = operator.disclosed()
@@ -207,6 +207,12 @@ class Maker:
                 found[budget["made"]] = budget
                 time.sleep(0.05)
         return found
+
+
+def is_settled(study: dict[str, Any]) -> bool:
+    """No release is due for long, and the server has the last one."""
+    budget = study["budget"]
+    return study["next_release"] > time.time() + 1e6 and (budget is None or budget["made"] == study["version"])
 
 
 def got(url: str, token: str) -> Any:
