@@ -62,9 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for a clock."""
+    """Two for each core: many tests wait for a clock, or for a program to start."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 1
+    return 2 * cores
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:
