@@ -31,7 +31,6 @@ QUICK = (
     "model",
     "privacy",
     "release",
-    "store",
     "study",
 )
 LONG = (
