@@ -60,10 +60,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (not _is_in(item.path, LONG), _is_in(item.path, QUICK)))
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: many tests wait for a clock, or for a program to start."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two for each core, since many tests wait for a clock or for a program to start; quick ones wait for nothing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 2 * cores
+    return cores if config.option.markexpr == "quick" else 2 * cores
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:
