@@ -13,7 +13,6 @@ import io
 import os
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from tests.scenarios.harness import END, START, children, is_ready, poll
+from tests.scenarios.harness import END, START, children, free_port, is_ready, poll
 
 ROOT = Path(__file__).parents[1]
 PYTHON = re.compile(r"^```(python|text)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -149,8 +148,7 @@ class Session:
 
     def __init__(self, page: Path, folder: Path) -> None:
         self.page, self.folder = page.absolute(), folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = str(free.getsockname()[1])
+        self._port = str(free_port())
         self._instead = {"8000": self._port, "pip install": ": pip install", **CLOCK}
         self._terminals: dict[str, Terminal] = {}
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -34,6 +35,7 @@ individual = { kernel = "dot_product", sigma_0 = 1.0 }
 dimension = 1
 """
 START, END = 90.0, 40.0  # seconds; a busy machine imports slowly
+RANDOM = random.SystemRandom()  # other numbers in each of the processes that run tests
 FORKS = get_context("forkserver")  # of a process that has imported server, publisher and commands,
 FORKS.set_forkserver_preload(["tests.scenarios.launcher", "pytest"])  # and what each child would import of ours
 
@@ -48,9 +50,11 @@ def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
+    """One below those that the system gives to connections and to servers that ask for any: they would take it."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", RANDOM.randrange(10_000, 32_000))) as free:
+            port: int = free.getsockname()[1]
+            return port
 
 
 def write_study(folder: Path, body: str) -> Path:
