@@ -22,7 +22,7 @@ from motet.privacy.mechanism import release
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.store import examples, releases
 from motet.store.log import changed_since
-from motet.store.releases import NewRelease
+from motet.store.releases import NewRelease, Schedule
 from motet.store.store import Connection, Store
 from motet.study.study import Study
 
@@ -50,12 +50,13 @@ class Publisher:
     def tick(self) -> int | None:
         """Make the release that is due or requested; its version, or None if there is none or it is refused."""
         with self._store.snapshot() as connection:
-            due, requested = releases.next_release(connection), releases.release_requested(connection)
+            schedule = releases.schedule(connection)
         now = self._clock()
-        if now < due and not requested:
+        requested = schedule.requested and not self._study.private  # private releases come by the clock alone
+        if now < schedule.due and not requested:
             return None
         self.catch_up()
-        return self._release(now, releases.following(due, self._study.release.seconds, now=now), requested)
+        return self._release(schedule, now)
 
     def catch_up(self) -> None:
         """Bring the engine up to date with the log."""
@@ -75,15 +76,16 @@ class Publisher:
             triples = examples.triples(rows, self._study.model, self._study.dimension)
             self._engine.learn_many([row.client for row in rows], *triples)
 
-    def _release(self, now: float, next_due: float, requested: bool) -> int | None:
-        with self._store.snapshot() as connection:
-            version = releases.last_version(connection) + 1
+    def _release(self, schedule: Schedule, now: float) -> int | None:
+        version = schedule.version + 1
+        next_due = releases.following(schedule.due, self._study.release.seconds, now=now)
         try:
             new = self._new_release(version, now)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
-            self._postpone(next_due, requested, str(refusal))
+            self._postpone(schedule, next_due, str(refusal))
             return None
-        if not releases.publish(self._store, new, next_due=next_due, requested=requested, reached=self._reached):
+        if not releases.publish(self._store, new, schedule, next_due=next_due, reached=self._reached):
+            LOG.warning("release %d is not made twice: another publisher was first", version)
             return None
         self._refusal = ""
         LOG.info("release %d is out (%s)", version, self._study.release.policy)
@@ -105,12 +107,11 @@ class Publisher:
         data = made.disclosed.to_bytes()
         return NewRelease(version, self._sequence, now, data, made.noisy, ledger.scale, charged)
 
-    def _postpone(self, next_due: float, requested: bool, reason: str) -> None:
+    def _postpone(self, schedule: Schedule, next_due: float, reason: str) -> None:
         if reason != self._refusal:  # log it once, not at every tick
             LOG.warning("no release: %s", reason)
         self._refusal = reason
-        with self._store.transaction() as connection:
-            releases.reschedule(connection, next_due, requested=requested, refusal=reason)
+        releases.postpone(self._store, schedule, next_due=next_due, refusal=reason)
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:

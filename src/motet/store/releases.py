@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 from sqlalchemy import case, func, select, update
-from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Integers, Ledger
-from motet.store.log import newest_number
+from motet.store.log import lock, newest_number
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
 from motet.store.store import Connection, Store, put, setting
@@ -66,9 +65,23 @@ def set_next_release(connection: Connection, due: float) -> None:
     put(connection, "next", repr(due))
 
 
-def release_requested(connection: Connection) -> bool:
-    """Whether the operator has asked for a release that is not made yet."""
-    return setting(connection, "wanted") == "yes"
+@dataclass(frozen=True)
+class Schedule:
+    """What a publisher acts on. Whoever acts first changes it, so nobody acts on it twice."""
+
+    due: float  # the next release, in seconds since 1970
+    version: int  # the newest that anyone may have seen
+    requested: bool = field(compare=False)  # the operator has asked for a release that is not made yet
+
+
+def schedule(connection: Connection) -> Schedule:
+    return Schedule(next_release(connection), last_version(connection), setting(connection, "wanted") == "yes")
+
+
+def _is_current(connection: Connection, acted_on: Schedule) -> bool:
+    """Whether nobody has acted on a schedule yet; nobody can until the end of the transaction."""
+    lock(connection)
+    return schedule(connection) == acted_on
 
 
 def request_release(connection: Connection) -> tuple[int, int]:
@@ -88,14 +101,20 @@ def refusal(connection: Connection) -> str | None:
     return setting(connection, "refused") or None
 
 
-def reschedule(connection: Connection, due: float, *, requested: bool, refusal: str = "") -> None:
-    """Schedule the next release, and store why this one was not made if it was refused.
+def postpone(store: Store, acted_on: Schedule, *, next_due: float, refusal: str) -> bool:
+    """Schedule the next release, and store why this one was not made; False if another publisher was first."""
+    with store.transaction() as connection:
+        if not _is_current(connection, acted_on):
+            return False
+        _advance(connection, acted_on, next_due, refusal)
+    return True
 
-    ``requested``: a request of the operator is answered by this. One that was made later stays.
-    """
-    set_next_release(connection, due)
+
+def _advance(connection: Connection, acted_on: Schedule, next_due: float, refusal: str) -> None:
+    """To the next release. The request of the schedule is answered by this; one that was made later stays."""
+    set_next_release(connection, next_due)
     put(connection, "refused", refusal)
-    if requested:
+    if acted_on.requested:
         clear_request(connection)
 
 
@@ -140,29 +159,28 @@ def last_version(connection: Connection) -> int:
 def publish(
     store: Store,
     new: NewRelease,
+    acted_on: Schedule,
     *,
     next_due: float,
-    requested: bool,
     reached: Callable[[str], None] = lambda _: None,
 ) -> bool:
     """Charge the ledger, store the release and schedule the next one, all or nothing.
 
     Without noise, the bytes of earlier releases are deleted: they may have inputs that were removed since. Returns
-    False if another publisher was first.
+    False if another publisher was first: there is one release for each time that is due, and one for each request.
     """
     noisy = None if new.noisy_sum is None else new.noisy_sum.astype("<i8").tobytes()
     row = {"version": new.version, "sequence": new.sequence, "made": new.made, "data": new.data, "noisy": noisy}
-    try:
-        with store.transaction() as connection:
-            if new.scale is not None:
-                _charge(connection, new.version, new.scale, new.charged)
-            reached("ledger")
-            connection.execute(releases.insert().values(**row))
-            if noisy is None:
-                connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
-            reschedule(connection, next_due, requested=requested)
-    except IntegrityError:
-        return False
+    with store.transaction() as connection:
+        if not _is_current(connection, acted_on):
+            return False
+        if new.scale is not None:
+            _charge(connection, new.version, new.scale, new.charged)
+        reached("ledger")
+        connection.execute(releases.insert().values(**row))
+        if noisy is None:
+            connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
+        _advance(connection, acted_on, next_due, refusal="")
     reached("publication")
     if noisy is None:
         store.scrub()
