@@ -32,6 +32,7 @@ Every class has a ``code`` for programs, which does not change. A message states
 and what to do. ``where`` is the place that the error is about, if there is one.
 """
 
+from collections.abc import Collection, Hashable
 from typing import Self
 
 
@@ -80,6 +81,7 @@ class UnknownKernel(InvalidModel):
 
 class NotPositiveDefinite(InvalidModel):
     code = "not_positive_definite"
+    tasks: Collection[Hashable] = ()  # those on whose inputs it is not, if an engine knows them
 
 
 class InvalidStudy(MotetError, ValueError):

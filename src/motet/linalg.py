@@ -161,19 +161,20 @@ def _upper(k: int) -> tuple[Index, Array, Index]:
 # one, so that every step of a factorisation is one operation over the whole stack. Arguments and results are (m, ℓ, ℓ).
 
 
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")
 def inverse(V: Array) -> tuple[Array, Array]:
     """V⁻¹ and log |V⁻¹| of every matrix of a stack, NaN if a matrix is not positive definite."""
     if V.shape[-1] > MAX_SMALL_SIZE or len(V) < MIN_STACK:
         return _inverse_by_lapack(V)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        L = _stack_cholesky(np.moveaxis(V, 0, -1).copy(order="C"))
-        return np.moveaxis(_stack_square(_stack_inverse_of_lower(L)), -1, 0), -_stack_log_det(L)
+    L = _stack_cholesky(np.moveaxis(V, 0, -1).copy(order="C"))
+    return np.moveaxis(_stack_square(_stack_inverse_of_lower(L)), -1, 0), -_stack_log_det(L)
 
 
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")
 def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
     """(UUᵀ + diag)⁻¹ and its log determinant, for a stack, by the matrix inversion lemma.
 
-    With D = diag⁻¹ and I + UᵀDU = LLᵀ it is D − HᵀH, H = L⁻¹UᵀD.
+    With D = diag⁻¹ and I + UᵀDU = LLᵀ it is D − HᵀH, H = L⁻¹UᵀD. NaN if I + UᵀDU is not positive definite.
     """
     D = np.ascontiguousarray(1.0 / diagonal.T)
     U = np.ascontiguousarray(np.moveaxis(U, 0, -1))
@@ -194,8 +195,11 @@ def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:
     try:
         L = np.linalg.cholesky(V)
         half = np.linalg.inv(L)
-    except np.linalg.LinAlgError:
-        return V, np.full(len(V), np.nan)
+    except np.linalg.LinAlgError:  # of one matrix, and numpy gives up on the whole stack
+        if len(V) == 1:
+            return V, np.full(1, np.nan)
+        singly = [_inverse_by_lapack(one[None]) for one in V]
+        return np.concatenate([R for R, _ in singly]), np.concatenate([log_det for _, log_det in singly])
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
 
 

@@ -349,6 +349,25 @@ def test_a_first_example_that_the_kernel_cannot_read() -> None:
         single.learn("b", [1.0], 3.0)
 
 
+@pytest.mark.parametrize("size", [12, 30])
+def test_the_tasks_that_prevent_a_release_are_named(size: int) -> None:
+    """Whichever way their inverses are computed; without them the release is that of the others."""
+    model = Model(RBF(1.0), ExpSineSquared(0.3, 0.5), 0.5, 1e-6)  # a kernel on lines alone
+    rng, engine, others = np.random.default_rng(0), Engine(model), Engine(model)
+    for task in range(70):
+        rows = rng.normal(size=(size, 1)) * [1.0, 0.0, 0.0], rng.normal(size=size)
+        engine.learn_many([task] * size, *rows)
+        others.learn_many([task] * size, *rows)
+    for scattered in ("a", "b"):
+        engine.learn_many([scattered] * size, rng.normal(size=(size, 3)), np.ones(size))
+    with pytest.raises(NotPositiveDefinite) as caught:
+        engine.disclose()
+    assert set(caught.value.tasks) == {"a", "b"}
+    for label in caught.value.tasks:
+        engine.forget(label)
+    assert np.array_equal(engine.disclose().theta, others.disclose().theta)
+
+
 def test_a_kernel_that_is_not_positive_definite_is_named() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), rng.normal(size=30)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 
 from motet import Disclosed
-from motet.errors import InvalidStore
-from motet.server.app import ROUTES
+from motet.errors import InvalidStore, MotetError
+from motet.server.app import ROUTES, STATUS
 from motet.server.pages import CALLERS
 from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, operator_token
 from motet.store.clients import hash_token
@@ -119,6 +119,16 @@ BAD: dict[str, Callable[[World], Any]] = {
 
 def send(w: World, **changes: Any) -> Any:
     return w.call("POST", "/v1/examples", "own", json={"examples": [{"id": "1", "x": [0.5], "y": 1.0} | changes]})
+
+
+def test_every_error_has_a_status_of_its_own_kind_and_none_is_500() -> None:
+    classes, statuses = [MotetError], {}
+    for kind in classes:  # grows meanwhile
+        classes += kind.__subclasses__()
+        statuses[kind] = next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+    assert len(statuses) > 20
+    assert all(400 <= status < 600 and status != 500 for status in statuses.values())
+    assert set(MotetError.__subclasses__()) <= STATUS.keys()
 
 
 @pytest.mark.parametrize("name", BAD)

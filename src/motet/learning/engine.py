@@ -27,7 +27,7 @@ from motet.learning.triples import Triples
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import FoldedTasks, Shift, Task, fold
+from motet.model.tasks import FoldedTasks, Shift, Task, fold, without_inverse
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
@@ -233,6 +233,7 @@ class Engine:
         changed = self._examples.changes
         unchanged = {key: batch.take(~changed[batch.task]) for key, batch in before.items()}
         by_key = {key: batch for key, batch in unchanged.items() if len(batch.task)}
+        failures: dict[int, Kernel] = {}  # tasks without an Rʲ, and their kernels
         for kernel, folded in self._fold_by_kernel(changed):
             size = int(np.diff(folded.start).max(initial=0))
             if size > MAX_MATRIX_ROWS:
@@ -243,6 +244,11 @@ class Engine:
             for batch in batches(folded, self._examples.inputs, shift):
                 key = (kernel, batch.h.shape[1])
                 by_key[key] = by_key[key].joined(batch) if key in by_key else batch
+                failures |= dict.fromkeys(batch.task[~np.isfinite(batch.log_det)].tolist(), shift.kernel)
+        if failures:
+            refusal = without_inverse(next(iter(failures.values())))
+            refusal.tasks = self._examples.labels(failures)
+            raise refusal
         return by_key
 
     def _fold_by_kernel(self, which: NDArray[np.bool_]) -> Iterator[tuple[int, FoldedTasks]]:

@@ -6,7 +6,7 @@ A task's rows are found by an index of the older rows and a scan of the newer on
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,10 @@ class Triples:
         """Which tasks, by number, have changed since the last ``compact``."""
         return self._changed.values
 
-    def labels(self) -> list[Hashable]:
-        return [label for label, number in self._numbers.items() if self._count.values[number]]
+    def labels(self, numbers: Collection[int] | None = None) -> list[Hashable]:
+        """Of all tasks that have rows, or of those with these numbers."""
+        held = self._count.values
+        return [label for label, k in self._numbers.items() if held[k] and (numbers is None or k in numbers)]
 
     def number(self, label: Hashable) -> int:
         return self._numbers[label]

@@ -194,14 +194,14 @@ def blocks(K: Array, h: Index) -> Array:
 def inverse_covariance(V: Array, kernel: Kernel) -> Array:
     """Rʲ from V = (Rʲ)⁻¹ of a stack of tasks."""
     R, log_det = inverse(V)
-    check_positive_definite(log_det, kernel)
+    if not np.isfinite(log_det).all():
+        raise without_inverse(kernel)
     return R
 
 
-def check_positive_definite(log_det: Array, kernel: Kernel) -> None:
-    """Raises if a task's covariance has no inverse, and names its kernel."""
-    if not np.isfinite(log_det).all():
-        raise NotPositiveDefinite(
-            f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
-            "or give that task another kernel"
-        )
+def without_inverse(kernel: Kernel) -> NotPositiveDefinite:
+    """The refusal of tasks whose covariance has no inverse, which names their kernel."""
+    return NotPositiveDefinite(
+        f"{kernel} is not positive definite on a task's inputs; check its numbers, raise lam or the noise, "
+        "or give that task another kernel"
+    )

@@ -181,7 +181,8 @@ class Clip:
         The norm of a row is at most 2²⁰, whatever the client sent.
         """
         with np.errstate(all="ignore"):  # numbers that are not finite add nothing; every thread has a state of its own
-            R = _inverses(V)
+            R, log_det = inverse(V)
+            R = np.where(np.isfinite(log_det)[:, None, None], R, np.nan)
             Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
             # η times 1/C_η: division would round differently from the noisy sums that studies have stored.
             v = np.concatenate([svec(Lambda, unit=self.C_Lambda), eta[:, :, 0] * (1 / self.C_eta)], axis=1)
@@ -196,11 +197,3 @@ class Clip:
         """Λ and η of a sum of vectors, in units of one client."""
         k = len(self.mean_Lambda)
         return smat(v[:-k], unit=self.C_Lambda), v[-k:] / (1 / self.C_eta)
-
-
-def _inverses(V: Array) -> Array:
-    """Rʲ of every client of a stack, NaN if V has none: a failure of one client does not touch the others."""
-    R, log_det = inverse(V)
-    if V.shape[-1] > MAX_SMALL_SIZE and len(V) > 1 and np.isnan(log_det).any():  # LAPACK gives up on the whole stack
-        return np.concatenate([_inverses(one[None]) for one in V])
-    return np.where(np.isfinite(log_det)[:, None, None], R, np.nan)

@@ -19,16 +19,23 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from motet.errors import (
+    BudgetSpent,
     Busy,
     Forbidden,
     InvalidData,
+    InvalidModel,
+    InvalidRelease,
+    InvalidStore,
+    InvalidStudy,
     MotetError,
     NotAllowed,
     NotKnown,
     NotReleased,
-    StaleRelease,
+    ServerError,
+    TooLarge,
     TooMany,
     Unauthorized,
+    Unreachable,
 )
 from motet.server import routes
 from motet.server.auth import DOWNLOADER, OPERATOR
@@ -55,16 +62,24 @@ class Route(NamedTuple):
     caller: Literal["anyone", "downloader", "client", "operator"]
 
 
-STATUS: dict[type[MotetError], int] = {
+STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
     Unauthorized: 401,
     Forbidden: 403,
     NotReleased: 404,
     NotKnown: 404,
+    BudgetSpent: 409,
+    InvalidModel: 409,
+    InvalidRelease: 409,
     NotAllowed: 409,
-    StaleRelease: 409,
     TooMany: 409,
+    TooLarge: 413,
     InvalidData: 422,
+    ServerError: 502,
+    Unreachable: 502,
     Busy: 503,
+    InvalidStore: 503,
+    InvalidStudy: 503,
+    MotetError: 503,
 }
 ROUTES = [  # Starlette searches in this order: the busiest route first
     Route("POST", "/v1/examples", routes.send, "client"),
@@ -194,7 +209,7 @@ def _error_response(_: Request, error: Exception) -> JSONResponse:
         return _error(error.status_code, f"http_{error.status_code}", str(error.detail), headers=error.headers)
     if not isinstance(error, MotetError):
         raise error
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     headers = {"Retry-After": "1"} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return _error(status, error.code, str(error), error.where, headers)
 
