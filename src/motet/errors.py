@@ -20,6 +20,7 @@
     ├── Busy                 the server or its database is overloaded: try again later
     ├── NotAllowed           the study's policy does not allow this now
     ├── BudgetSpent          the privacy budget allows no further release
+    ├── Unusable             a client's examples cannot be computed with together: replace or remove some
     ├── InvalidRelease       a release that cannot be used (also a ValueError)
     │   └── StaleRelease       the coefficients belong to another release
     ├── NotReleased          there is no release yet
@@ -126,6 +127,10 @@ class NotAllowed(MotetError):
 
 class BudgetSpent(MotetError):
     code = "budget_spent"
+
+
+class Unusable(MotetError):
+    code = "unusable"
 
 
 class InvalidRelease(MotetError, ValueError):

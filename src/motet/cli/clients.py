@@ -128,4 +128,7 @@ def _list(listed: list[dict[str, Any]]) -> None:
     rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in listed]
     if rows:
         show_table({"name": "bold", "id": "", "examples": "", "revoked": "red"}, rows)
+    for client in listed:
+        if client.get("left_out"):
+            show(f"{client['name']} is not in the current release: {client['left_out']}.")
     show(f"{count(len(listed), 'client')} with {count(sum(c['examples'] for c in listed), 'example')}.")

@@ -81,6 +81,15 @@ class Engine:
         """The labels of all tasks that have examples."""
         return self._examples.labels()
 
+    def labels(self, numbers: Collection[int]) -> list[Hashable]:
+        """The labels of the tasks with these numbers, which ``tasks_by_kernel`` has, in the numbers' order."""
+        return self._examples.labels(numbers)
+
+    def examples(self, task: Hashable) -> tuple[Array, Array, Array]:
+        """A task's inputs, outputs and noise."""
+        self._check_known(task)
+        return self._examples.of_task(task)
+
     # --- learning ---
 
     def learn(self, task: Hashable, x: Any, y: float, noise: float = 1.0) -> None:

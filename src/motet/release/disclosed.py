@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, as_bytes, frozen, is_whole_number, match, outputs
-from motet.errors import InvalidData, InvalidRelease, StaleRelease
+from motet.arrays import Array, as_bytes, frozen, is_finite, is_whole_number, match, outputs
+from motet.errors import InvalidData, InvalidRelease, NotFinite, StaleRelease
 from motet.kernels import check_dimension
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
@@ -122,6 +122,8 @@ class Disclosed:
     def coefficients(self, task: Task, released: Task | None, kernel: Kernel) -> Coefficients:
         """An active client's own; ``released`` are its examples in the release, None if they are these."""
         a = Estimate(self, task, kernel, released).a
+        if not is_finite(a).all():
+            raise NotFinite("the coefficients of these examples are not finite: inputs or outputs are too large")
         return Coefficients(self.digest, task.X, task.y, task.noise, a, kernel, released)
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from motet.arrays import Array
-from motet.errors import InvalidRelease
+from motet.errors import InvalidRelease, NotPositiveDefinite
 from motet.linalg import cholesky, solve_lower
 
 
@@ -126,7 +126,13 @@ def condition(V: Array, covariance: Array, residual: Array) -> tuple[Array, Arra
 
     Of one task or of a stack. Through a factor rather than an inverse, for three digits more.
     """
-    L = np.linalg.cholesky(covariance + V @ V.swapaxes(-1, -2))
+    try:
+        L = np.linalg.cholesky(covariance + V @ V.swapaxes(-1, -2))
+    except np.linalg.LinAlgError:
+        raise NotPositiveDefinite(
+            "the covariance of these examples is not positive definite: inputs are too large, or too close to each "
+            "other for their noise"
+        ) from None
     both = solve_lower(L, np.concatenate([V, residual[..., None]], axis=-1))
     gain = both[..., :-1].swapaxes(-1, -2)  # VᵀL⁻ᵀ
     return (gain @ both[..., -1:])[..., 0], gain

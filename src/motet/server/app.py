@@ -36,6 +36,7 @@ from motet.errors import (
     TooMany,
     Unauthorized,
     Unreachable,
+    Unusable,
 )
 from motet.server import routes
 from motet.server.auth import DOWNLOADER, OPERATOR
@@ -72,6 +73,7 @@ STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
     InvalidRelease: 409,
     NotAllowed: 409,
     TooMany: 409,
+    Unusable: 409,
     TooLarge: 413,
     InvalidData: 422,
     ServerError: 502,

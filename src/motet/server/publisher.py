@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from motet.arrays import slices
 from motet.errors import BudgetSpent, EmptyData, InvalidStore, MotetError, UnknownTask
+from motet.learning.admission import admit
 from motet.learning.engine import Engine
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.privacy.mechanism import release
@@ -24,7 +25,9 @@ from motet.store import examples, releases
 from motet.store.log import changed_since
 from motet.store.releases import NewRelease, Schedule
 from motet.store.store import Connection, Store
+from motet.study.schema import MAX_BASIS_POINTS
 from motet.study.study import Study
+from motet.text import count
 
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
@@ -45,6 +48,7 @@ class Publisher:
     ) -> None:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
         self._engine, self._sequence = Engine(study.model), 0
+        self._left_out: dict[str, str] = {}  # clients that the engine had to forget, and why
         self._refusal = ""
 
     def tick(self) -> int | None:
@@ -59,9 +63,10 @@ class Publisher:
         return self._release(schedule, now)
 
     def catch_up(self) -> None:
-        """Bring the engine up to date with the log."""
+        """Bring the engine up to date with the log. Clients that were left out get another chance."""
         with self._store.snapshot() as connection:
-            newest, clients = changed_since(connection, self._sequence)
+            newest, changed = changed_since(connection, self._sequence)
+            clients = list(dict.fromkeys([*changed, *self._left_out]))
             for part in slices(len(clients), CLIENTS_PER_QUERY):
                 self._relearn(connection, clients[part])
         self._sequence = newest
@@ -94,10 +99,11 @@ class Publisher:
     def _new_release(self, version: int, now: float) -> NewRelease:
         planned, mechanism = self._study.ledger(), self._study.mechanism()
         if planned is None or mechanism is None:
+            self._leave_out()
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
             data = self._engine.disclose(version=version).to_bytes()
-            return NewRelease(version, self._sequence, now, data)
+            return NewRelease(version, self._sequence, now, data, self._left_out)
         with self._store.transaction() as connection:
             releases.fix_coordinates(connection, mechanism.clip.coordinates)
             ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
@@ -105,7 +111,15 @@ class Publisher:
         before, after = ledger.participation, made.ledger.participation
         charged = tuple(str(client) for client, count in after.items() if count > before.get(client, 0))
         data = made.disclosed.to_bytes()
-        return NewRelease(version, self._sequence, now, data, made.noisy, ledger.scale, charged)
+        return NewRelease(version, self._sequence, now, data, noisy_sum=made.noisy, scale=ledger.scale, charged=charged)
+
+    def _leave_out(self) -> None:
+        """Take out of the engine whoever prevents a release. Logs have no ids: the operator is shown who it is."""
+        before = self._left_out
+        left_out = admit(self._engine, max_inputs=MAX_BASIS_POINTS)
+        self._left_out = {str(client): reason for client, reason in left_out.items()}
+        if self._left_out.keys() - before.keys():
+            LOG.warning("%s left out: motet clients shows who and why", count(len(self._left_out), "client"))
 
     def _postpone(self, schedule: Schedule, next_due: float, reason: str) -> None:
         if reason != self._refusal:  # log it once, not at every tick

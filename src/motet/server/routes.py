@@ -151,8 +151,9 @@ async def _send_directly(scope: Scope, receive: Receive, send_response: Send) ->
 
 
 async def about_me(me: CallerDep) -> dict[str, Any]:
-    """The client's id, name and count of examples."""
-    return {"id": me.id, **vars(await me.service.read(partial(clients.summary, client=me.id)))}
+    """The client's id, name and count of examples; left_out is why the current release does not have them, or null."""
+    summary = await me.service.read(partial(clients.summary, client=me.id))
+    return {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
 
 
 async def my_examples(
@@ -205,9 +206,13 @@ async def enroll(service: ServiceDep, body: NewClients) -> dict[str, Any]:
 async def list_clients(
     service: ServiceDep, after: Annotated[str, Query(max_length=MAX_NAME_LENGTH, pattern=TEXT_PATTERN)] = ""
 ) -> dict[str, Any]:
-    """Clients by name, with their ids, their counts of examples, and whether they are revoked; 1000 to a page."""
+    """Clients by name, with their ids, their counts of examples, and whether they are revoked; 1000 to a page.
+
+    A left_out that is not null is the reason why the current release does not have the client.
+    """
     rows = await service.read(partial(clients.list_clients, after=after, limit=CLIENTS_PER_PAGE))
-    return {"clients": [dict(row) for row in rows], "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
+    page = [{**row, "left_out": service.left_out.get(row["id"])} for row in rows]
+    return {"clients": page, "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
 async def revoke(service: ServiceDep, id: Id) -> dict[str, str]:

@@ -10,14 +10,25 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from motet.errors import Busy, Forbidden, NotReleased, StaleRelease, Unauthorized
+from motet.errors import (
+    Busy,
+    Forbidden,
+    InvalidRelease,
+    NotFinite,
+    NotPositiveDefinite,
+    NotReleased,
+    StaleRelease,
+    Unauthorized,
+    Unusable,
+)
+from motet.learning.admission import UNUSABLE
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
@@ -99,6 +110,11 @@ class Service:
         """The time of the next release, in words."""
         return utc(self._due)
 
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The clients that are not in the current release, by id, and why."""
+        return self.current.left_out if self.current else {}
+
     def current_release(self) -> StoredRelease:
         if self.current is None:
             raise NotReleased(f"nothing is released yet: the first release is due at {self.due}")
@@ -163,14 +179,16 @@ class Service:
         current, disclosed = self.current_release(), self.disclosed
         assert disclosed is not None
         task, released = await self.read(partial(self._tasks, client=client, current=current))
-        kernel = self.study.model.individual
-        return await run_in_threadpool(disclosed.coefficients, task, released, kernel)
+        try:
+            return await run_in_threadpool(disclosed.coefficients, task, released, self.study.model.individual)
+        except (InvalidRelease, NotFinite, NotPositiveDefinite):
+            raise Unusable(f"{UNUSABLE}; no release has them: replace or remove some") from None
 
     def _tasks(self, connection: Connection, client: str, current: StoredRelease) -> tuple[Task, Task | None]:
         """The client's examples now, and those that the release contains if they differ."""
         examples = stored.page(connection, client, limit=self.study.limits.examples_per_client)
         task = self._task(examples)
-        if self.study.private:  # the client's clipped part stays in the release
+        if self.study.private or client in current.left_out:  # a clipped part stays in the release; or nothing is in it
             return task, Task.empty(self.study.dimension)
         if altered_since(connection, client, current.sequence):
             raise StaleRelease("you changed or removed examples since this release: try again after the next one")

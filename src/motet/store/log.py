@@ -5,7 +5,7 @@ So numbers are in the order of commits, and whoever remembers a number can ask w
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from motet.store.schema import head, log
 from motet.store.store import Connection
@@ -33,10 +33,10 @@ def append(connection: Connection, number: int, kind: str, client: str, example:
 
 
 def changed_since(connection: Connection, number: int) -> tuple[int, list[str]]:
-    """The newest number, and the clients whose examples changed after ``number``."""
+    """The newest number, and the clients whose examples changed after ``number``, by their first change."""
     newest = newest_number(connection)
-    clients = select(log.c.client).where(log.c.sequence > number, log.c.sequence <= newest).distinct()
-    return newest, list(connection.execute(clients.order_by(log.c.client)).scalars())
+    changed = select(log.c.client).where(log.c.sequence > number, log.c.sequence <= newest).group_by(log.c.client)
+    return newest, list(connection.execute(changed.order_by(func.min(log.c.sequence))).scalars())
 
 
 def altered_since(connection: Connection, client: str, number: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from scipy.stats import chi2
 from sqlalchemy import func, select
 
 from motet.arrays import Array, as_bytes
-from motet.errors import InvalidRelease, MotetError
+from motet.errors import InvalidRelease, MotetError, UnknownTask
 from motet.learning.engine import Engine
 from motet.privacy.ledger import UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
@@ -85,6 +86,9 @@ def recompute(connection: Connection, study: Study, advance: Callable[[int], Non
         engine = Engine(study.model if study.private else release.model)
         if reason is None:
             _learn(engine, connection, study.dimension, last.sequence, advance)
+            for client in last.left_out:
+                with suppress(UnknownTask):
+                    engine.forget(client)
         return Recomputation(last, release, engine, reason, noisy_sums(connection), retired or set())
     except (MotetError, ValueError, TypeError, IndexError) as error:  # the bytes and rows may be anything
         return Check("last release", "failed", f"release {last.version} or its examples cannot be read: {error}")

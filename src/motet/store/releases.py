@@ -7,7 +7,7 @@ version is used once: after a backup was restored, versions that may have been r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -127,6 +127,7 @@ class StoredRelease:
     sequence: int  # of the log: later changes are not in it
     made: float  # seconds since 1970
     data: bytes
+    left_out: Mapping[str, str] = field(default_factory=dict)  # clients that are not in it, and why
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ def current(connection: Connection) -> StoredRelease | None:
     """The newest release."""
     chosen = select(releases.c.version, releases.c.sequence, releases.c.made, releases.c.data)
     row = connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
-    return None if row is None else StoredRelease(*row)
+    return None if row is None else StoredRelease(*row, left_out=json.loads(setting(connection, "left out") or "{}"))
 
 
 def current_version(connection: Connection) -> int:
@@ -178,6 +179,7 @@ def publish(
             _charge(connection, new.version, new.scale, new.charged)
         reached("ledger")
         connection.execute(releases.insert().values(**row))
+        put(connection, "left out", json.dumps(dict(new.left_out)))
         if noisy is None:
             connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
         _advance(connection, acted_on, next_due, refusal="")
