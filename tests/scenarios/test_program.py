@@ -170,6 +170,7 @@ def test_a_signal_under_load_ends_it_and_nothing_acknowledged_is_lost(tmp_path: 
     with program(study) as served:
         with served.operator() as operator:
             (ann,) = operator.enroll(["ann"])
+        refused(run("serve", study, "--port", 0), "study.db is already served, by process", "stop that server first")
         acknowledged: list[str] = []
         sending = threading.Thread(target=send_until_refused, args=(served, ann.token, acknowledged), daemon=True)
         sending.start()

@@ -17,7 +17,7 @@ import httpx
 
 from motet.errors import MotetError
 
-START_SECONDS, STOP_SECONDS = 120.0, 60.0  # for a busy machine; the server waits half a minute for its publisher
+START_SECONDS, STOP_SECONDS = 120.0, 60.0  # for a busy machine; the server waits some seconds for its publisher
 HOST = "127.0.0.1"
 
 

@@ -7,6 +7,7 @@ changed, so that its existence reveals nothing.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -31,6 +32,7 @@ from motet.text import count
 
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
+STOP_SECONDS = 2.0  # for a release that is under way
 CLIENTS_PER_QUERY = 500
 
 
@@ -143,7 +145,10 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
 
 
 def main(study_path: str, log_format: LogFormat, log_level: LogLevel) -> None:
-    """Run until standard input closes, and so until the server ends that started this process."""
+    """Run until standard input closes, and so until the server ends that started this process.
+
+    A release that takes longer than ``STOP_SECONDS`` then is not made: nothing is lost, for the database has all.
+    """
     log_to_stderr(log_format, log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server stops it
     stop = threading.Event()
@@ -151,6 +156,8 @@ def main(study_path: str, log_format: LogFormat, log_level: LogLevel) -> None:
     def listen() -> None:
         sys.stdin.read()
         stop.set()
+        time.sleep(STOP_SECONDS)
+        os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
     try:

@@ -38,7 +38,7 @@ from motet.study.study import Study
 LOG = logging.getLogger("motet")
 MAX_HEAD_BYTES = 65_536  # of a request without its body
 GRACE_SECONDS = 5  # for requests that are under way when the server stops
-PUBLISHER_STOP_SECONDS = 30.0
+PUBLISHER_STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _address(listener: socket.socket, scheme: str) -> str:
 
 def _open(study: Study) -> Store:
     """The study's database, made if there is none; its current release must be readable."""
-    store = Store(study.store_url)
+    store = Store(study.store_url, serving=True)
     releases.pin(store, study, now=time.time())
     try:
         with store.snapshot() as connection:
@@ -211,6 +211,8 @@ def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) ->
             if process.stdin is not None:
                 process.stdin.close()
         supervisor.join(PUBLISHER_STOP_SECONDS)
+        for process in running:
+            process.kill()  # a stopped process does not notice anything
 
 
 class BoundedHead(HttpToolsProtocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from motet.errors import InvalidStore
+from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
 
@@ -50,6 +51,11 @@ class Dialect(ABC):
             return create_engine(url, **options)
         except ModuleNotFoundError as error:
             raise InvalidStore(f"this database needs {error.name}: pip install 'motet[{self.extra}]'") from None
+
+    def lock_server(self, url: URL) -> Callable[[], None]:
+        """Refuse a second server of a database that takes only one; returns what ends the lock, as the process does."""
+        del url
+        return lambda: None
 
     def scrub(self, engine: Engine) -> bool:
         """Remove deleted rows from the files too; False if a reader kept them there."""
@@ -89,6 +95,9 @@ class SQLite(Dialect):
 
     def open_read_only(self, url: URL) -> Engine:
         return self._engine(url, ("query_only = ON", "busy_timeout = 10000"))
+
+    def lock_server(self, url: URL) -> Callable[[], None]:
+        return ServerLock(self.file(url), self.advice).release
 
     def _engine(self, url: URL, pragmas: Sequence[str]) -> Engine:
         def configure(connection: Any, _: Any) -> None:

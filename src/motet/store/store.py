@@ -27,10 +27,14 @@ ROWS_PER_STATEMENT = (*range(1, 100), 100, 200, 400, 800)  # fewer than the 128 
 
 
 class Store:
-    """Opens a study's database, creates or upgrades its tables, and begins transactions."""
+    """Opens a study's database, creates or upgrades its tables, and begins transactions.
 
-    def __init__(self, url: str) -> None:
+    A server opens it with ``serving``: a database file takes one server at a time.
+    """
+
+    def __init__(self, url: str, *, serving: bool = False) -> None:
         self._dialect, parsed = parse(url)
+        self._unlock = self._dialect.lock_server(parsed) if serving else lambda: None
         self.engine = self._dialect.open(parsed)
         with refusing(str(parsed.database), self._dialect.advice):
             with self.transaction() as connection:
@@ -39,6 +43,7 @@ class Store:
 
     def close(self) -> None:
         self.engine.dispose()
+        self._unlock()
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
