@@ -58,7 +58,14 @@ rate = 100000
 PARSE_ONLY = """
 import sys, uvicorn
 from fastapi import FastAPI
-from motet.server.bodies import NewExamples
+from pydantic import BaseModel
+class NewExample(BaseModel):
+    id: str
+    x: str | list[float]
+    y: float
+    noise: float = 1.0
+class NewExamples(BaseModel):
+    examples: list[NewExample]
 app = FastAPI()
 @app.post("/v1/examples")
 async def parse(body: NewExamples) -> dict[str, int]:

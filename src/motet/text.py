@@ -10,6 +10,7 @@ from typing import Any
 
 MAX_NAMES = 5  # in a list of names
 MAX_LETTERS = 60  # of a value in a message
+MAX_LETTERS_SEARCHED = 500  # for a password
 PASSWORD = re.compile(r"//[^@]*@")
 
 
@@ -57,8 +58,10 @@ def printable(text: str, replacement: str = " ") -> str:
 
 def brief(value: Any) -> str:
     """A value as JSON, shortened, without passwords."""
+    value = value[:MAX_LETTERS_SEARCHED] if isinstance(value, str) else value
     try:
-        text = PASSWORD.sub("//…@", json.dumps(value, ensure_ascii=False, default=str))
+        text = json.dumps(value, ensure_ascii=False, default=str)[:MAX_LETTERS_SEARCHED]
+        text = PASSWORD.sub("//…@", text)
     except (ValueError, RecursionError):
         text = "something very large"
     return shortened(text, MAX_LETTERS)

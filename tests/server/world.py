@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,28 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
 def shown(answer: httpx.Response) -> dict[str, str]:
     """All headers but the time."""
     return {key: value for key, value in answer.headers.items() if key != "date"}
+
+
+# --- what no library of ours would send ---
+
+
+def connected(world: World) -> socket.socket:
+    address = world.http.base_url
+    return socket.create_connection((address.host, address.port or 80), 1.0)
+
+
+def raw(world: World, *pieces: bytes) -> bytes:
+    """All that the server answers on one connection, until it closes it or is silent for a while."""
+    answer = b""
+    with connected(world) as connection, suppress(OSError):
+        for piece in pieces:
+            connection.sendall(piece)
+            time.sleep(0.05)
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def head(world: World, method: str, path: str, *lines: str) -> bytes:
+    said = (f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {world.tokens['own']}", *lines)
+    return "\r\n".join((*said, "", "")).encode()

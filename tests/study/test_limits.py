@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,26 @@ def test_examples_by_name(tmp_path: Path) -> None:
     assert (y, noise) == (-1.0, 2.0)
     np.testing.assert_array_equal(check_example(study, row, 0.0)[0], row)
     Engine(study.model).learn("me", row, y, noise)
-    with pytest.raises(InvalidData, match=r"'leave' is not among the catalogue's 3 names; did you mean 'leaf'\?"):
+    with pytest.raises(InvalidData, match=r'one of the catalogue\'s 3 names, got "leave"; GET /v1/study lists them'):
         check_example(study, "leave", 0.0)
     with pytest.raises(InvalidData, match="x must be a name in the catalogue, got numbers"):
         check_example(study, [1, 0.5, 1.6], 0.0)
     with pytest.raises(InvalidData, match="x must be a name in the catalogue, got 3"):
         check_example(study, 3, 0.0)
+
+
+@pytest.mark.parametrize("name", ["leave", "//" * 490_000, "é" * 490_000, '"' * 490_000])
+def test_an_unknown_name_is_refused_without_a_search(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search for near names, or for a password in the message, would take seconds."""
+    monkeypatch.setattr("difflib.get_close_matches", None)
+    study = load(tmp_path, NAMED)
+    begin = time.thread_time()
+    with pytest.raises(InvalidData, match="one of the catalogue's 3 names") as refusal:
+        check_examples(study, ["leaf", name], [0.0, 0.0], [1.0, 1.0])
+    assert time.thread_time() - begin < 1.0
+    assert len(str(refusal.value)) < 200
 
 
 def test_examples_of_numbers(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from motet.errors import (
 )
 from motet.server import routes
 from motet.server.auth import DOWNLOADER, OPERATOR
+from motet.server.bodies import schemas
 from motet.server.service import Service
 from motet.study.study import Study
 
@@ -146,7 +147,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
             openapi_extra={"x-caller": caller},
             route_class_override=routes.DirectRoute if handler is routes.send else APIRoute,
         )
-    _add_example_bodies(app, study)
+    _describe_bodies(app, study)
     if study.server.origins:
         origins = list(study.server.origins)
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
@@ -154,11 +155,13 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     return app
 
 
-def _add_example_bodies(app: FastAPI, study: Study) -> None:
-    """Add bodies to the OpenAPI document that this study accepts."""
+def _describe_bodies(app: FastAPI, study: Study) -> None:
+    """Add bodies to the OpenAPI document, each with an example that this study accepts."""
     document = app.openapi()
-    for path, method, body in routes.example_bodies(study):
-        document["paths"][path][method]["requestBody"]["content"]["application/json"]["example"] = body
+    document["components"]["schemas"] |= schemas()
+    for path, method, kind, example in routes.example_bodies(study):
+        content = {"schema": {"$ref": f"#/components/schemas/{kind}"}, "example": example}
+        document["paths"][path][method]["requestBody"] = {"content": {"application/json": content}, "required": True}
 
 
 class Gate:

@@ -1,25 +1,43 @@
-"""The bodies of requests: their fields and limits, and the fast reader for the body that clients send most often."""
+"""The bodies of requests: their fields and limits, how they are read, and how much of them is in memory at once.
+
+A body is read only for a caller whose token is valid. Nothing is built that the study cannot take: a list of the wrong
+length ends the reading at its first surplus number.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Annotated, cast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from motet.errors import Busy, InvalidData, WrongDimension
+from motet.study.study import Study
+from motet.text import printable, shortened
 
 MAX_EXAMPLES_PER_REQUEST = 1000
 MAX_NAMES_PER_REQUEST = 10_000
 MAX_ID_LENGTH = 100  # characters
 MAX_NAME_LENGTH = 200  # characters
+MAX_MESSAGE_LETTERS = 200
+MAX_BRACES = 5 * MAX_EXAMPLES_PER_REQUEST  # in a body of examples: each has one, and an id may have four
+SMALL_BODY_BYTES = 16_384  # these are read at once, on the event loop
+LARGE_BODIES_BYTES = 2**25  # of all larger bodies in memory,
+SENDER_BODIES_BYTES = 2**22  # and of those of one sender, if it has more than one
 TEXT_PATTERN = "^[^\\x00]*$"  # PostgreSQL stores every character but this one
+WORDS = {"float": "a number", "int": "a number", "str": "text", "array": "a list", "object": "an object"}
+
+T = TypeVar("T")
+B = TypeVar("B", bound=msgspec.Struct)
 
 
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewExample(Body):
+class NewExample(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """An input is a name in the catalogue or a list of numbers."""
 
     x: str | list[float]
@@ -27,45 +45,117 @@ class NewExample(Body):
     noise: float = 1.0
 
 
-class IdentifiedExample(NewExample):
-    id: str = Field(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)
-
-
-class NewExamples(Body):
-    examples: list[IdentifiedExample] = Field(min_length=1, max_length=MAX_EXAMPLES_PER_REQUEST)
-
-
-class NewClients(Body):
-    names: list[Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=TEXT_PATTERN)]] = Field(
-        min_length=1, max_length=MAX_NAMES_PER_REQUEST
-    )
-
-
-class FastExample(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The fields of ``IdentifiedExample``."""
-
+class IdentifiedExample(NewExample, kw_only=True, gc=False):
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_LENGTH)]
-    x: str | list[float]
-    y: float
-    noise: float = 1.0
 
 
-class FastExamples(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of ``NewExamples``."""
-
-    examples: Annotated[list[FastExample], msgspec.Meta(min_length=1, max_length=MAX_EXAMPLES_PER_REQUEST)]
+class NewExamples(msgspec.Struct, forbid_unknown_fields=True):
+    examples: Annotated[list[IdentifiedExample], msgspec.Meta(min_length=1, max_length=MAX_EXAMPLES_PER_REQUEST)]
 
 
-FAST_DECODER = msgspec.json.Decoder(FastExamples)
+class NewClients(msgspec.Struct, forbid_unknown_fields=True):
+    names: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]],
+        msgspec.Meta(min_length=1, max_length=MAX_NAMES_PER_REQUEST),
+    ]
 
 
-def read_examples(body: bytes) -> NewExamples:
-    """Examples from JSON.
+class Reader(Generic[B]):
+    """Bodies of one kind, from JSON; a refusal is short, whatever the body. ``texts`` are what the database stores."""
 
-    If nothing has to be converted or refused, msgspec reads the same fields in a quarter of the time; otherwise
-    pydantic decides, and its messages are shown.
+    def __init__(self, kind: type[B], texts: Callable[[B], Iterable[str]], max_braces: int | None = None) -> None:
+        self._decoder, self._texts, self._max_braces = msgspec.json.Decoder(kind), texts, max_braces
+
+    def __call__(self, body: bytes) -> B:
+        if self._max_braces is not None and body.count(b"{") > self._max_braces:
+            raise InvalidData(f"expected at most {MAX_EXAMPLES_PER_REQUEST} examples: send fewer at once", where="body")
+        try:
+            fields = self._decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise _refusal(str(error)) from None
+        except ValueError:
+            raise InvalidData("expected JSON in UTF-8, got other bytes", where="body") from None
+        if b"\\u0000" in body and any("\0" in text for text in self._texts(fields)):
+            raise InvalidData(f"expected text of the pattern {TEXT_PATTERN}", where="body")
+        return fields
+
+
+def _refusal(message: str) -> InvalidData:
+    """msgspec's message, such as "Expected `float`, got `str` - at `$.examples[0].x[1]`", in our words."""
+    text, _, path = message.rpartition(" - at `$")
+    text, path = (text, path.rstrip("`")) if text else (message, "")
+    text = re.sub(r"`([\w |]+)`", lambda kinds: _in_words(kinds[1]), shortened(text, MAX_MESSAGE_LETTERS))
+    where = "body" + re.sub(r"\[(\w+)\]", r".\1", shortened(path, MAX_MESSAGE_LETTERS))
+    kind = WrongDimension if path.endswith(".x") and " of length " in text else InvalidData
+    return kind(printable(text[:1].lower() + text[1:]), where=where)
+
+
+def _in_words(kinds: str) -> str:
+    return " or ".join(WORDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
+class Bodies:
+    """Reads the bodies of one study's requests.
+
+    Small ones are read as they come. Larger ones are read by a thread, one at a time, and share a number of bytes: if
+    they would exceed it, they are refused before they are received.
     """
-    with suppress(msgspec.MsgspecError, ValueError):
-        if b"\\u0000" not in body:
-            return cast(NewExamples, FAST_DECODER.decode(body))
-    return NewExamples.model_validate_json(body)
+
+    def __init__(self, study: Study) -> None:
+        numbers: Any = tuple[(float,) * study.dimension]  # type: ignore[misc]  # its reading ends at a surplus number
+        x = [("x", numbers if study.model.catalogue is None else str | numbers)]
+        options: dict[str, Any] = {"kw_only": True, "gc": False}
+        one: Any = msgspec.defstruct("NewExample", x, bases=(NewExample,), **options)
+        each: Any = msgspec.defstruct("IdentifiedExample", x, bases=(IdentifiedExample,), **options)
+        many = Annotated[list[each], msgspec.Meta(min_length=1, max_length=MAX_EXAMPLES_PER_REQUEST)]
+        some: Any = msgspec.defstruct("NewExamples", [("examples", many)], bases=(NewExamples,))
+        self.example: Reader[NewExample] = Reader(one, lambda _: ())
+        self.examples: Reader[NewExamples] = Reader(some, lambda body: (e.id for e in body.examples), MAX_BRACES)
+        self.clients: Reader[NewClients] = Reader(NewClients, lambda body: body.names)
+        self._bytes: Counter[str] = Counter()  # of larger bodies, by sender
+        self._thread = CapacityLimiter(1)
+
+    @property
+    def large_bytes(self) -> int:
+        """Of the larger bodies that are in memory, or on their way."""
+        return self._bytes.total()
+
+    async def read(self, request: Request, sender: str, parse: Callable[[bytes], T]) -> T:
+        """What ``parse`` makes of a request's body."""
+        length = int(request.headers.get("content-length", "0"))
+        if length <= SMALL_BODY_BYTES:
+            return parse(await _receive(request))
+        with self._share(sender, length):
+            body = await _receive(request)
+            return await to_thread.run_sync(parse, body, limiter=self._thread)
+
+    @contextmanager
+    def _share(self, sender: str, length: int) -> Iterator[None]:
+        """Room for one more body; each sender may have one of any size, and so may all together."""
+        own, all_bytes = self._bytes[sender], self.large_bytes
+        if (own and own + length > SENDER_BODIES_BYTES) or (all_bytes and all_bytes + length > LARGE_BODIES_BYTES):
+            raise Busy("the server has as many large bodies as it can take now: try again in a second")
+        self._bytes[sender] += length
+        try:
+            yield
+        finally:
+            self._bytes[sender] -= length
+            if not self._bytes[sender]:
+                del self._bytes[sender]
+
+
+async def _receive(request: Request) -> bytes:
+    parts = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise HTTPException(400, "the body ended early")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def schemas() -> dict[str, Any]:
+    """For an OpenAPI document: what each kind of body has."""
+    kinds = (NewExamples, NewExample, NewClients)
+    return dict(msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1])

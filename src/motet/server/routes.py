@@ -15,12 +15,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import ValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
@@ -30,10 +26,6 @@ from motet.server.bodies import (
     MAX_ID_LENGTH,
     MAX_NAME_LENGTH,
     TEXT_PATTERN,
-    NewClients,
-    NewExample,
-    NewExamples,
-    read_examples,
 )
 from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import docs_page, is_spent, study_page
@@ -107,20 +99,19 @@ async def readiness(service: ServiceDep) -> dict[str, str]:
 # --- a client ---
 
 
-async def send(me: CallerDep, body: NewExamples) -> dict[str, int]:
+async def send(me: CallerDep, request: Request) -> dict[str, int]:
     """Store examples, all or none; they are on disk before the response. An id that was sent before changes nothing.
 
     Returns how many were accepted and how many were duplicates, and the client's count of examples.
     """
-    addition = _addition(me, body)
-    del body  # it is larger than the addition, and the wait may be long
+    addition = await me.service.bodies.read(request, me.id, partial(_addition, me))
     result = await me.service.write(addition)
     me.service.metrics.count_examples(result.accepted, result.duplicates)
     return vars(result)
 
 
-def _addition(me: Caller, body: NewExamples) -> stored.Addition:
-    study, new = me.service.study, body.examples
+def _addition(me: Caller, body: bytes) -> stored.Addition:
+    study, new = me.service.study, me.service.bodies.examples(body).examples
     X, y, noise = check_examples(study, [one.x for one in new], [one.y for one in new], [one.noise for one in new])
     columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
     return stored.Addition(me.id, columns, study.limits.examples_per_client)
@@ -138,16 +129,7 @@ class DirectRoute(APIRoute):
 async def _send_directly(scope: Scope, receive: Receive, send_response: Send) -> None:
     request = Request(scope, receive)
     me = await client_caller(request, request.headers.get("authorization"))
-    try:
-        body = await request.body()
-    except ClientDisconnect:
-        raise HTTPException(400, "the body ended early") from None
-    try:
-        examples = read_examples(body)
-    except ValidationError as error:
-        errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-        raise RequestValidationError(errors) from None
-    await JSONResponse(await send(me, examples))(scope, receive, send_response)
+    await JSONResponse(await send(me, request))(scope, receive, send_response)
 
 
 async def about_me(me: CallerDep) -> dict[str, Any]:
@@ -173,9 +155,10 @@ async def my_coefficients(me: CallerDep) -> dict[str, Any]:
     return (await me.service.coefficients(me.id)).to_dict()
 
 
-async def replace_example(me: CallerDep, id: Id, body: NewExample) -> dict[str, str]:
+async def replace_example(me: CallerDep, id: Id, request: Request) -> dict[str, str]:
     """Replace one of the client's examples; the old values leave the disk before the response. Returns the id."""
-    study = me.service.study
+    study, bodies = me.service.study, me.service.bodies
+    body = await bodies.read(request, me.id, bodies.example)
     row, y, noise = check_example(study, body.x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
     await me.service.write(partial(stored.replace, client=me.id, example=example), scrub=True)
@@ -197,8 +180,9 @@ async def forget_me(me: CallerDep) -> dict[str, int]:
 # --- the operator ---
 
 
-async def enroll(service: ServiceDep, body: NewClients) -> dict[str, Any]:
+async def enroll(service: ServiceDep, request: Request) -> dict[str, Any]:
     """Enroll clients by name, all or none. Returns their ids and tokens; a token is shown only here."""
+    body = await service.bodies.read(request, "the operator", service.bodies.clients)
     new = await service.write(partial(clients.enroll, names=body.names))
     return {"clients": [vars(client) for client in new]}
 
@@ -249,14 +233,14 @@ async def release_now(service: ServiceDep) -> dict[str, int]:
     raise Busy(f"no release within {MAX_RELEASE_SECONDS:g} s: look at the publisher's log, and try again")
 
 
-def example_bodies(study: Study) -> list[tuple[str, str, Any]]:
-    """Bodies that a study accepts: path, method and body."""
+def example_bodies(study: Study) -> list[tuple[str, str, str, Any]]:
+    """Bodies that a study accepts: path, method, kind and an example."""
     low, high = study.limits.y or (-1.0, 1.0)
     catalogue, points = study.model.catalogue, study.points
     x = catalogue.names[0] if catalogue else [0.0] * study.dimension if points is None else points[0].tolist()
     example = {"x": x, "y": (low + high) / 2, "noise": min(max(1.0, study.limits.noise[0]), study.limits.noise[1])}
     return [
-        ("/v1/examples", "post", {"examples": [{"id": "1", **example}]}),
-        ("/v1/me/examples/{id}", "put", example),
-        ("/v1/clients", "post", {"names": ["somebody"]}),
+        ("/v1/examples", "post", "NewExamples", {"examples": [{"id": "1", **example}]}),
+        ("/v1/me/examples/{id}", "put", "NewExample", example),
+        ("/v1/clients", "post", "NewClients", {"names": ["somebody"]}),
     ]

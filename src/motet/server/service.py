@@ -33,6 +33,7 @@ from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
+from motet.server.bodies import Bodies
 from motet.server.metrics import Metrics
 from motet.store import clients, releases
 from motet.store import examples as stored
@@ -59,6 +60,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self.writer = Writer(store, reached=reached, answer=self._loop.call_soon_threadsafe)
         self.metrics = Metrics(lambda: self.writer.waiting, lambda: self.version)
+        self.bodies = Bodies(study)
         self._operator = operator  # the hash of the operator's token
         self._buckets: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
         self._client_ids: dict[str, str] = {}  # by the hash of a token

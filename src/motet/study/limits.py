@@ -51,10 +51,11 @@ def _row(study: Study, x: Any) -> Array:
     """The row of a name, or of numbers within the bounds; numbers may also be the row of a name."""
     catalogue, dimension = study.model.catalogue, study.dimension
     if isinstance(x, str) and catalogue is not None:
-        try:
-            return np.asarray(catalogue.look_up([x])[0])
-        except UnknownName as error:
-            raise InvalidData(f"x must be a name: {error}") from None
+        if x not in catalogue:  # near names are for the client to find: a search takes seconds
+            raise InvalidData(
+                f"x must be one of the catalogue's {len(catalogue)} names, got {brief(x)}; GET /v1/study lists them"
+            )
+        return np.asarray(catalogue.look_up([x])[0])
     x = x.tolist() if isinstance(x, np.ndarray) else x
     numbers = [finite_number(value) for value in x] if isinstance(x, (list, tuple)) else [None]
     if None in numbers:
@@ -88,7 +89,7 @@ def _rows(study: Study, xs: list[Any]) -> Array | None:
     if catalogue is not None:
         right = all(isinstance(x, str) and x in catalogue for x in xs)
         return catalogue.look_up(xs) if right else None
-    if set(map(type, xs)) != {list} or set(map(len, xs)) != {study.dimension}:
+    if not {list, tuple}.issuperset(map(type, xs)) or set(map(len, xs)) != {study.dimension}:
         return None
     bounds = study.bounds or (ANY,) * study.dimension
     return np.array(xs) + 0.0 if all(map(_all_within, zip(*xs), bounds)) else None
