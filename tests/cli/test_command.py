@@ -54,7 +54,7 @@ def test_completion_is_offered() -> None:
     words = {"_MOTET_COMPLETE": "complete_bash", "COMP_WORDS": "motet re", "COMP_CWORD": "1"}
     command = [sys.executable, "-m", "motet"]
     done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["release", "restore", "reproduce"]
+    assert done.stdout.split() == ["release", "replace", "remove", "restore", "reproduce"]
 
 
 def test_an_error_is_json_where_the_output_would_be(tmp_path: Path) -> None:
@@ -101,7 +101,12 @@ def test_a_value_that_is_wrong_is_shown(arguments: str, message: str) -> None:
         ("predict a.csv --tokens b.csv --release r", "give it with --own FILE or --average"),
         ("predict a.csv --client ann", "give it with --own FILE"),
         ("predict a.csv --own b.csv --average", "--average is not of any client: leave out --own"),
-        ("clients --revoke ann --rotate bob", "got both: do one after the other"),
+        ("clients revoke", "expected a client to revoke: motet clients revoke NAME"),
+        ("remove", "expected the examples to remove: motet remove ID…, or motet remove --examples FILE"),
+        ("remove a --examples b.csv", "expected the examples to remove: motet remove ID…, or"),
+        ("remove a --tokens b.csv", "give them with --examples FILE"),
+        ("replace a.csv --tokens b.csv --client ann", "expected --client NAME, with MOTET_TOKEN, or --tokens FILE"),
+        ("forget --tokens b.csv", "expected the client to forget: motet forget NAME --tokens FILE"),
         ("audit a.safetensors --own b.csv", "give the later one too"),
     ],
 )

@@ -102,7 +102,7 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
     runs: list[tuple[Any, ...]] = [
         (
             motet(server, "send", unknown, "--tokens", tokens),
-            "unknown.csv: 2 of 4 clients have no token in tokens.csv (q1, q2), so nothing was sent: enroll them",
+            "unknown.csv: 2 of 4 clients have no token in tokens.csv (q1, q2), so nothing was changed: enroll them",
         ),
         (
             motet(server, "send", high, "--tokens", tokens),
@@ -120,7 +120,7 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
         (
             motet(server, "send", visits, "--tokens", clinic.with_tokens("wrong.csv", p1="SECRET")),
             "the server refused the token of p1 in wrong.csv: put a new one there",
-            "all rows of 1 client (p0) are stored",
+            "all rows of 1 client (p0) are done",
         ),
         (motet(NOWHERE, "send", visits, "--tokens", tokens), "Connection refused", "--url, MOTET_URL"),
     ]
@@ -129,6 +129,28 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
         assert "SECRET" not in run.result().err
     with server.client(clinic.token("p3")) as client:
         assert all(e["x"][0] < 70 for e in client.examples())
+
+
+def test_a_site_corrects_what_it_sent(clinic: Clinic) -> None:
+    """By ids, or by the rows' content; each under its own client's token."""
+    server, tokens = clinic.server, clinic.tokens
+    slip = clinic.file("slip.csv", "client,hours,y,id\np0,30,1,\np4,31,2,\np4,32,3,named\n")
+    named = clinic.file("named.csv", "client,hours,y,id\np4,33,4,named\n")
+    other = clinic.file("other.csv", "client,hours,y,id\np4,34,5,named\np3,1,1,other\n")
+    good(motet(server, "send", slip, "--tokens", tokens))
+    assert good(motet(server, "replace", named, "--tokens", tokens)) == "1 example replaced.\n"
+    refused(
+        motet(server, "replace", other, "--tokens", tokens),
+        "other.csv, row 3, client p3: there is no example 'other' to replace; all rows of 1 client (p4) are replaced",
+    )
+    assert good(motet(server, "remove", "--examples", slip, "--tokens", tokens)) == "3 examples removed.\n"
+    with (
+        server.client(clinic.token("p0")) as p0,
+        server.client(clinic.token("p4")) as p4,
+        server.operator() as operator,
+    ):
+        assert not [e for me in (p0, p4) for e in me.examples() if 30 <= e["x"][0] < 40]
+        operator.release_now()
 
 
 def test_every_client_is_predicted_in_one_table(clinic: Clinic) -> None:

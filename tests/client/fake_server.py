@@ -85,7 +85,8 @@ class FakeServer:
                 self.forgotten = True
                 return httpx.Response(200, json={})
             case ["me"], _:
-                return httpx.Response(200, json={"id": "u"})
+                name = request.headers.get("Authorization", "").rpartition("-of-")[2]
+                return httpx.Response(200, json={"id": "u", "name": name, "count": len(self.examples)})
             case ["me", "coefficients"], _:
                 return httpx.Response(200, json=self.engine.coefficients("u").to_dict())
             case ["me", "examples"], _:

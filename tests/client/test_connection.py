@@ -40,7 +40,7 @@ def test_pauses_grow_and_respect_the_server() -> None:
         refusal(503, "busy", **{"Retry-After": "7"}),
         refusal(429, "http_429", **{"Retry-After": "3"}),
     ]
-    assert me.me() == {"id": "u"}
+    assert me.me()["id"] == "u"
     assert 0.25 <= server.pauses[0] <= 0.5 <= server.pauses[1] <= 1.0
     assert server.pauses[2] == 7.0
     assert server.pauses[3] >= 3.0

@@ -122,14 +122,17 @@ def test_the_release_is_downloaded_once_for_all() -> None:
     known = site.coefficients(["cem", "ann"], lambda: moved.append(1))
     assert (list(known), len(moved)) == (["cem", "ann"], 2)
     assert all(of is release for of, _ in known.values())
-    assert server.calls == ["GET /v1/disclosed", *["GET /v1/me/coefficients"] * 2]
+    calls = [call for call in server.calls if call != "GET /v1/me"]  # whose token it is
+    assert calls == ["GET /v1/disclosed", *["GET /v1/me/coefficients"] * 2]
     asked = [request.headers["Authorization"] for request in server.requests]
-    assert asked == [f"Bearer token-of-{name}" for name in ("ann", "cem", "ann")]
+    assert asked == [f"Bearer token-of-{name}" for name in ("ann", "cem", "ann") for _ in range(2)]
 
 
 def test_who_is_refused_is_named_and_no_token_is() -> None:
     server = FakeServer()
-    site = Site(server.client(""), {"ann": "SECRET", "bob": "SECRET2"}, "tokens.csv")
+    site = Site(
+        server.client(""), {"ann": "SECRET-of-ann", "bob": "SECRET2-of-bob", "cem": "SECRET-of-bob"}, "tokens.csv"
+    )
     server.fixed["GET /v1/me/coefficients"] = refusal(401, "unauthorized", "no client has SECRET2")
     with pytest.raises(
         InvalidData, match=r"the server refused the token of bob in tokens\.csv: put a new one"
@@ -138,7 +141,11 @@ def test_who_is_refused_is_named_and_no_token_is() -> None:
     server.fixed["GET /v1/me/coefficients"] = refusal(409, "stale_release", "you changed examples: ask again later")
     with pytest.raises(StaleRelease, match="client ann: you changed examples: ask again later"):
         site.coefficients(["ann"], list)
-    assert "SECRET" not in str(refused.value)
+    with pytest.raises(
+        InvalidData, match=r"^tokens\.csv: the token of cem is that of 'bob': correct the file$"
+    ) as mixed:
+        site.coefficients(["cem"], list)
+    assert "SECRET" not in str(refused.value) + str(mixed.value)
     names = [f"site {k}" for k in range(6)]
     with pytest.raises(
         InvalidData, match=r"^v\.csv: 6 of 7 clients have no token in tokens\.csv \(site 0, .*, …\), so"

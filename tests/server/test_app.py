@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,32 @@ def test_tokens_that_open_nothing_are_told_apart_by_nothing(untouched: World) ->
     answers = [untouched.call("GET", "/v1/me", who) for who in ("garbage", "revoked")]
     assert answers[0].content == answers[1].content
     assert shown(answers[0]) == shown(answers[1])
+
+
+def test_the_operator_removes_a_client_with_all_it_sent(exact: World) -> None:
+    """Without its token; it leaves the disk and the next release, and its name is free again."""
+    send(exact, y=1.2345678901, id="mine")
+    folder, mine = exact.service.study.path.parent, f"/v1/clients/{exact.ids['own']}"
+    assert on_disk(folder, 1.2345678901)
+    with_it = exact.release()
+    for who, status in ((None, 401), ("another", 403), ("operator", 404)):
+        path = "/v1/clients/nobody" if who == "operator" else mine
+        assert exact.call("DELETE", f"{path}?examples=true", who).status_code == status
+    assert exact.call("DELETE", f"{mine}?examples=perhaps", "operator").status_code == 422
+    assert exact.call("DELETE", mine, "operator").json() == {"id": exact.ids["own"], "removed": 0}  # revoked
+    assert on_disk(folder, 1.2345678901)
+    assert exact.call("DELETE", f"{mine}?examples=true", "operator").json() == {"id": exact.ids["own"], "removed": 1}
+    assert not on_disk(folder, 1.2345678901)
+    assert exact.call("GET", "/v1/me", "own").status_code == 401
+    assert "own" not in {client["name"] for client in exact.call("GET", "/v1/clients", "operator").json()["clients"]}
+    assert exact.release() == with_it + 1
+    assert not Disclosed.from_bytes(exact.call("GET", "/v1/disclosed").content).inputs.size
+    assert exact.call("POST", "/v1/clients", "operator", json={"names": ["own"]}).status_code == 200
+
+
+def on_disk(folder: Path, value: float) -> bool:
+    """Whether a file of the database has this number, as SQLite writes it."""
+    return any(struct.pack(">d", value) in path.read_bytes() for path in folder.glob("study.db*"))
 
 
 BAD: dict[str, Callable[[World], Any]] = {

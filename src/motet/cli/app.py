@@ -14,15 +14,15 @@ import typer
 
 from motet import __version__
 from motet.cli.audit import audit
-from motet.cli.clients import clients, enroll
+from motet.cli.clients import clients, enroll, forget
 from motet.cli.command import Command, Group
 from motet.cli.demo import demo
+from motet.cli.examples import remove, replace, send
 from motet.cli.init import init
 from motet.cli.operate import backup, export, restore, serve, verify
 from motet.cli.predict import predict
 from motet.cli.releases import download, release, status
 from motet.cli.reproduce import reproduce
-from motet.cli.send import send
 from motet.cli.terminal import write_any_text
 
 app = typer.Typer(
@@ -54,10 +54,13 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (init, 'motet init music.toml --name "Music taste" --catalogue artists.csv'),
     (serve, "motet serve study.toml"),
     (enroll, "motet enroll ann bob --out tokens.csv\nmotet enroll --names visits.csv --out tokens.csv"),
-    (clients, "motet clients --rotate ann"),
+    (clients, "motet clients\nmotet clients rotate ann"),
     (status, "motet status --url https://study.example.org"),
     (release, "motet release"),
     (send, "motet send ratings.csv\nmotet send visits.csv --tokens tokens.csv"),
+    (replace, "motet replace corrected.csv"),
+    (remove, "motet remove visit-3 visit-4\nmotet remove --examples wrong.csv"),
+    (forget, "motet forget\nmotet forget ann --yes"),
     (predict, "motet predict --own private.csv --top 10\nmotet predict hours.csv --own visits.csv --each"),
     (download, "motet download --out monday.safetensors"),
     (export, "motet export study.toml ann --out ann.json"),
@@ -75,6 +78,9 @@ NOTES = {  # what a signature does not have: the token that a command needs, and
     "clients": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
     "release": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
     "send": "Without --tokens it needs a client's token, MOTET_TOKEN.",
+    "replace": "Without --tokens it needs a client's token, MOTET_TOKEN.",
+    "remove": "Without --tokens it needs a client's token, MOTET_TOKEN.",
+    "forget": "It needs the client's token, MOTET_TOKEN; with NAME alone the operator's, MOTET_OPERATOR_TOKEN.",
     "predict": "Without --own, --average or --tokens it needs a client's token, MOTET_TOKEN.",
     "export": "With a server's address it needs the client's token, MOTET_TOKEN.",
     "verify": "Exit code 1 also if a check failed.",

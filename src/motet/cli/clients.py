@@ -1,4 +1,4 @@
-"""``motet enroll`` and ``motet clients``: who takes part in a study, and with which tokens."""
+"""``motet enroll``, ``motet clients`` and ``motet forget``: who takes part in a study, and with which tokens."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from motet.cli.connect import operator_at
-from motet.cli.terminal import LOCAL, AsJson, Url, progress_bar, show, show_table
+from motet.cli.connect import client_token, operator_at, server_at
+from motet.cli.terminal import LOCAL, AsJson, Url, Yes, confirm, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
 from motet.files import new_file
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.client.client import Enrolled
+    from motet.client.client import Client, Enrolled
 
 
 def enroll(
@@ -80,37 +80,85 @@ def _show_enrolled(enrolled: list[Enrolled], out: Path | None, as_json: bool) ->
 
 
 def clients(
-    revoke: Annotated[
-        str | None,
-        typer.Option(help="Revoke the token of this client, by name or id; its examples stay.", metavar="NAME"),
+    action: Annotated[
+        Literal["revoke", "rotate", "remove"] | None,
+        typer.Argument(help="revoke, rotate or remove a client; by default all are listed.", metavar="ACTION"),
     ] = None,
-    rotate: Annotated[
-        str | None,
-        typer.Option(help="Make a new token for this client; the old one becomes invalid.", metavar="NAME"),
-    ] = None,
+    client: Annotated[str | None, typer.Argument(help="The client's name or id.", metavar="NAME")] = None,
+    yes: Yes = False,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """List all clients with how many examples each has sent. Or revoke a client's token, or make a new one."""
-    if revoke is not None and rotate is not None:
-        raise InvalidData("expected --revoke or --rotate, got both: do one after the other")
+    """List all clients with how many examples each has sent. Or revoke, rotate or remove one.
+
+    revoke makes a client's token invalid, and its examples stay. rotate makes a new token; a client that was revoked is
+    let in again. remove deletes the client with all that it has sent: motet forget NAME does the same.
+    """
+    if action is not None and client is None:
+        raise InvalidData(f"expected a client to {action}: motet clients {action} NAME")
     with operator_at(url) as server:
         listed = server.clients()
-        if revoke is not None:
-            client = _client(listed, revoke)
-            server.revoke(client["id"])
-            text = f"{client['name']}: the token is revoked; the examples stay."
-            show({"id": client["id"], "name": client["name"], "revoked": True} if as_json else text)
-        elif rotate is not None:
-            client = _client(listed, rotate)
-            token = server.rotate(client["id"])
-            revived = " (it was revoked before)" if client["revoked"] else ""
-            text = f"{client['name']}{revived}: a new token, which is not shown again: {token}"
-            show({"id": client["id"], "name": client["name"], "token": token} if as_json else text)
-        elif as_json:
-            show({"clients": listed})
+        if client is None:
+            show({"clients": listed}) if as_json else _list(listed)
+            return
+        one = _client(listed, client)
+        about = {"id": one["id"], "name": one["name"]}
+        if action == "remove":
+            _forget(one["name"], one["examples"], lambda: server.forget(one["id"]), yes, as_json)
+        elif action == "revoke":
+            server.revoke(one["id"])
+            text = f"{one['name']}: the token is revoked; the examples stay."
+            show({**about, "revoked": True} if as_json else text)
         else:
-            _list(listed)
+            token = server.rotate(one["id"])
+            again = " was revoked, and is let in again" if one["revoked"] else ""
+            text = f"{one['name']}{again}: a new token, which is not shown again: {token}"
+            show({**about, "token": token, "was_revoked": one["revoked"]} if as_json else text)
+
+
+def forget(
+    client: Annotated[
+        str | None, typer.Argument(help="The client's name or id, for the operator; else yourself.", metavar="NAME")
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="A table of names and tokens, as enroll --out writes it, to use NAME's own token."),
+    ] = None,
+    yes: Yes = False,
+    url: Url = LOCAL,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a client with all that it has sent. No later release contains it, and its token becomes invalid.
+
+    Without NAME a client forgets itself. The operator forgets any client, and a site those whose tokens it has.
+    """
+    from motet.client import site, tables
+
+    if client is None:
+        if tokens is not None:
+            raise InvalidData("expected the client to forget: motet forget NAME --tokens FILE")
+        with server_at(url, client_token()) as me:
+            _forget_me(me, yes, as_json)
+    elif tokens is None:
+        clients("remove", client, yes, url, as_json)
+    else:
+        token_of = tables.read_tokens(tokens)
+        if client not in token_of:
+            raise InvalidData(f"{tokens.name}: no token of {client!r:.60}; the operator can forget it without one")
+        with server_at(url, "") as server, site.Site(server, token_of, tokens.name).client(client) as me:
+            _forget_me(me, yes, as_json)
+
+
+def _forget_me(me: Client, yes: bool, as_json: bool) -> None:
+    about = me.me()
+    _forget(about["name"], about["count"], me.forget_me, yes, as_json)
+
+
+def _forget(name: str, examples: int, act: Callable[[], None], yes: bool, as_json: bool) -> None:
+    confirm(f"Delete {name} with {count(examples, 'example')}? This cannot be undone.", yes=yes)
+    act()
+    text = f"{name} and {count(examples, 'example')} are deleted: no later release contains them."
+    show({"name": name, "removed": examples} if as_json else text)
 
 
 def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:

@@ -18,13 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from motet.errors import Unauthorized
+from motet.errors import InvalidData, NotAllowed, Unauthorized
 from motet.text import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; an error is JSON too.")]
 Url = Annotated[
     str, typer.Option("--url", envvar="MOTET_URL", help="The address of the study's server.", metavar="URL")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; needed if there is no terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")]
 OfClient = Annotated[
     str | None,
@@ -73,6 +74,17 @@ def token(whose: str, *variables: str, why: str = "") -> str:
     if not sys.stdin.isatty():
         raise Unauthorized(f"expected {whose} token{why}, got none: set {' or '.join(variables)}")
     return str(typer.prompt(f"{whose[0].upper()}{whose[1:]} token{why}", hide_input=True, err=True)).strip()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Raises unless the answer at a terminal is yes, or ``yes`` was given."""
+    if not yes and not sys.stdin.isatty():
+        raise InvalidData(f"expected --yes where there is no terminal to ask: {question}")
+    if not yes:
+        sys.stderr.write(f"{printable(question)} [y/N]: ")  # typer would write a part of it to standard output
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise NotAllowed("not confirmed, so nothing was deleted")
 
 
 def show(text: dict[str, Any] | str) -> None:

@@ -289,8 +289,13 @@ class Client:
         """Make the client's token invalid; its examples stay."""
         self._server.request("DELETE", f"/v1/clients/{_path_part(id)}")
 
+    def forget(self, id: str) -> None:
+        """Delete everything of a client: its examples, its name and its token."""
+        path = f"/v1/clients/{_path_part(id)}"
+        self._server.request("DELETE", path, done=(UnknownTask,), params={"examples": "true"})
+
     def rotate(self, id: str) -> str:
-        """A new token in place of the client's old one."""
+        """A new token in place of the client's old one; a client that was revoked is let in again."""
         return field_of(self._server.request_json("POST", f"/v1/clients/{_path_part(id)}/token"), "token", str)
 
     def release_now(self) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from motet.client.client import Client, Enrolled, Sent
 from motet.client.payload import examples_to_list
@@ -23,15 +24,19 @@ from motet.errors import (
     StaleRelease,
     TooLarge,
     Unauthorized,
+    UnknownExample,
     Unreachable,
 )
-from motet.text import first_few, tally
+from motet.files import Table
+from motet.text import count, first_few, tally
 
 if TYPE_CHECKING:
     from motet.release.coefficients import Coefficients
     from motet.release.disclosed import Disclosed
 
 MAX_NAME_LETTERS = 200
+
+T = TypeVar("T")
 
 
 def enroll(operator: Client, names: Sequence[str]) -> Iterator[list[Enrolled]]:
@@ -65,20 +70,34 @@ def _check_names(operator: Client, names: Sequence[str]) -> None:
         )
 
 
+# --- the examples of a table, under one token ---
+
+
+def check_owner(me: Client, table: Table) -> None:
+    """Raises if a table's column client names another client than the one whose token this is."""
+    if "client" not in table.columns:
+        return
+    about = me.me()
+    for client, rows in table.groups("client").items():
+        if client not in (about.get("name"), about.get("id")):
+            expected = f"expected {about.get('name')!r}, whose token this is, got {client!r:.60}"
+            advice = "use each client's own token (--tokens), or correct the table"
+            raise table.refusal(rows[0], "client", f"{expected}; nothing was changed: {advice}")
+
+
 def send(
     me: Client,
     examples: Examples,
     advance: Callable[[int], object],
     client: str = "",
-    sent_clients: Collection[str] = (),
+    done_clients: Collection[str] = (),
 ) -> Sent:
     """Send a table's examples. An error names the row, and reports which rows are stored all the same.
 
-    If the table has several clients, ``client`` is the one that the examples are of, and ``sent_clients`` are those
+    If the table has several clients, ``client`` is the one that the examples are of, and ``done_clients`` are those
     whose rows were sent before.
     """
-    total = Sent(0, 0, 0)
-    stored = 0
+    total, stored = Sent(0, 0, 0), 0
     try:
         for total in me.send_requests(examples_to_list(*examples.triples, examples.ids)):
             advance(total.accepted + total.duplicates - stored)
@@ -86,32 +105,82 @@ def send(
     except (TooLarge, Unauthorized, Forbidden):
         raise
     except MotetError as error:
-        first = examples.table.numbers[stored] if stored else 0
-        sure = not isinstance(error, (Unreachable, ServerError))
-        place = _place(error, examples)
-        subject = ", ".join(filter(None, [place, client and f"client {client}"]))
-        message = f"{subject}: {error}" if subject else str(error)
-        raise type(error)(message + _stored(client, first, sent_clients, sure=sure), where=place) from None
+        note = _done(examples, stored, client, done_clients, "are stored, and sending them again changes nothing")
+        if not note and client and not isinstance(error, (Unreachable, ServerError)):
+            note = "; nothing was stored"
+        raise _named(error, examples, ExamplePlace.parse(error.where), client, note) from None
     return total
 
 
-def _place(error: MotetError, examples: Examples) -> str | None:
-    """File, row and column of the example that an error is about."""
-    place = ExamplePlace.parse(error.where)
-    if place is None or place.example >= len(examples.X):
-        return None
-    columns = {f"x.{k}": column for k, column in enumerate(examples.columns)} | {"y": "y", "noise": "noise"}
-    return examples.table.place(place.example, columns.get(place.field))
+def replace(
+    me: Client,
+    examples: Examples,
+    advance: Callable[[int], object],
+    client: str = "",
+    done_clients: Collection[str] = (),
+) -> int:
+    """Put each example of a table in the place of the stored one with its id; returns how many. See ``send``."""
+    for k, (id, x, y, noise) in enumerate(zip(examples.ids, *examples.triples)):
+        try:
+            me.replace(id, x, y, noise)
+        except (Unauthorized, Forbidden):
+            raise
+        except MotetError as error:
+            place = ExamplePlace(k, (error.where or "").removeprefix("body."))
+            note = _done(examples, k, client, done_clients, "are replaced, and replacing them again changes nothing")
+            raise _named(error, examples, place, client, note) from None
+        advance(1)
+    return len(examples.ids)
 
 
-def _stored(client: str, first: int, sent_clients: Collection[str], *, sure: bool) -> str:
-    """What is stored if the request that begins with row ``first`` failed, 0 being the client's first request."""
-    parts = [f"all rows of {tally(sent_clients, 'client')}"] if sent_clients else []
-    if first:
+@dataclass(frozen=True)
+class Removal:
+    """How many examples were removed, and the ids of those that are not stored."""
+
+    removed: int
+    missing: list[str]
+
+
+def remove(me: Client, ids: Sequence[str], advance: Callable[[int], object] = lambda _: None) -> Removal:
+    """Remove examples by their ids, all that are stored."""
+    missing: list[str] = []
+    for k, id in enumerate(ids):
+        try:
+            me.remove(id)
+        except UnknownExample:
+            missing.append(id)
+        except MotetError as error:
+            done = f"; {count(k - len(missing), 'example')} removed before" if k > len(missing) else ""
+            raise error.reworded(f"{error}{done}") from None
+        advance(1)
+    return Removal(len(ids) - len(missing), missing)
+
+
+def remove_rows(me: Client, examples: Examples, advance: Callable[[int], object], *_: object) -> Removal:
+    """``remove`` for the rows of a table, with the arguments of ``send``."""
+    return remove(me, examples.ids, advance)
+
+
+def _named(error: MotetError, examples: Examples, place: ExamplePlace | None, client: str, note: str) -> MotetError:
+    """The error with file, row and column of its example, the client if there are several, and a note."""
+    where = None
+    if place is not None and place.example < len(examples.X):
+        columns = {f"x.{k}": column for k, column in enumerate(examples.columns)} | {"y": "y", "noise": "noise"}
+        where = examples.table.place(place.example, columns.get(place.field))
+    subject = ", ".join(filter(None, [where, client and f"client {client}"]))
+    return type(error)((f"{subject}: {error}" if subject else str(error)) + note, where=where)
+
+
+def _done(examples: Examples, rows: int, client: str, done_clients: Collection[str], what: str) -> str:
+    """What is done all the same: so many rows of a client, and all of others; empty if there are none."""
+    parts = [f"all rows of {tally(done_clients, 'client')}"] if done_clients else []
+    if rows:
+        first = examples.table.numbers[rows]  # that is not done
         parts.append(f"{f'the rows of {client}' if client else 'the rows'} above row {first}")
-    if not parts:
-        return "; nothing was stored" if client and sure else ""
-    return f"; {' and '.join(parts)} are stored, and sending them again changes nothing"
+    return f"; {' and '.join(parts)} {what}" if parts else ""
+
+
+# --- many clients, with a token each ---
 
 
 class Site:
@@ -129,21 +198,23 @@ class Site:
         if missing := [client for client in clients if client not in self._tokens]:
             raise InvalidData(
                 f"{file}: {len(missing)} of {len(clients)} clients have no token in {self.file} "
-                f"({first_few(missing)}), so nothing was sent: enroll them (motet enroll --out) and add their tokens, "
-                "or leave their rows out"
+                f"({first_few(missing)}), so nothing was changed: enroll them (motet enroll --out) and add their "
+                "tokens, or leave their rows out"
             )
 
-    def send(self, examples: Mapping[str, Examples], advance: Callable[[int], object]) -> dict[str, Sent]:
-        """Send each client's examples; if one is refused, those of the clients before it are stored."""
-        sent: dict[str, Sent] = {}
+    def each(
+        self, examples: Mapping[str, Examples], act: Callable[..., T], advance: Callable[[int], object]
+    ) -> dict[str, T]:
+        """``act``, which is ``send`` or takes the same arguments, for each client in turn and under its own token."""
+        done: dict[str, T] = {}
         for client, table in examples.items():
-            with self._as_client(client, sent) as me:
-                sent[client] = send(me, table, advance, client, sent)
-        return sent
+            with self.client(client, done) as me:
+                done[client] = act(me, table, advance, client, done)
+        return done
 
     def disclosed(self) -> Disclosed:
         """The current release, downloaded once for all clients."""
-        with self._as_client(next(iter(self._tokens))) as me:
+        with self.client(next(iter(self._tokens))) as me:
             return me.disclosed()
 
     def coefficients(
@@ -152,21 +223,24 @@ class Site:
         """What an estimate of each client needs; they are of several releases if one is published meanwhile."""
         coefficients = {}
         for client in clients:
-            with self._as_client(client) as me:
+            with self.client(client) as me:
                 coefficients[client] = me.coefficients()
             advance()
         return coefficients
 
     @contextmanager
-    def _as_client(self, client: str, sent_clients: Collection[str] = ()) -> Iterator[Client]:
-        """A client under its own token; errors name it."""
+    def client(self, name: str, done_clients: Collection[str] = ()) -> Iterator[Client]:
+        """A client under its own token; errors name it, and a token of another client is refused."""
+        done = f"; all rows of {tally(done_clients, 'client')} are done" if done_clients else ""
         try:
-            yield self._server.with_token(self._tokens[client])
+            me = self._server.with_token(self._tokens[name])
+            if (owner := me.me().get("name")) != name:
+                raise InvalidData(f"{self.file}: the token of {name} is that of {owner!r:.60}: correct the file{done}")
+            yield me
         except (Unauthorized, Forbidden):
-            stored = f"; all rows of {tally(sent_clients, 'client')} are stored" if sent_clients else ""
             raise InvalidData(
-                f"the server refused the token of {client} in {self.file}: put a new one there, which the operator "
-                f"makes with motet clients --rotate, or leave {client} out{stored}"
+                f"the server refused the token of {name} in {self.file}: put a new one there, which the operator "
+                f"makes with motet clients rotate, or leave {name} out{done}"
             ) from None
         except StaleRelease as error:
-            raise error.reworded(f"client {client}: {error}") from None
+            raise error.reworded(f"client {name}: {error}") from None

@@ -101,7 +101,7 @@ ROUTES = [  # Starlette searches in this order: the busiest route first
     Route("DELETE", "/v1/me/examples/{id}", routes.remove_example, "client"),
     Route("POST", "/v1/clients", routes.enroll, "operator"),
     Route("GET", "/v1/clients", routes.list_clients, "operator"),
-    Route("DELETE", "/v1/clients/{id}", routes.revoke, "operator"),
+    Route("DELETE", "/v1/clients/{id}", routes.remove_client, "operator"),
     Route("POST", "/v1/clients/{id}/token", routes.rotate, "operator"),
     Route("POST", "/v1/releases", routes.release_now, "operator"),
     Route("GET", "/metrics", routes.metrics, "operator"),

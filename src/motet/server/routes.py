@@ -199,14 +199,23 @@ async def list_clients(
     return {"clients": page, "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
-async def revoke(service: ServiceDep, id: Id) -> dict[str, str]:
-    """Make a client's token invalid; its examples stay. Returns the id."""
+async def remove_client(service: ServiceDep, id: Id, examples: bool = False) -> dict[str, Any]:
+    """Make a client's token invalid; its examples stay. With examples=true, delete the client with all its examples.
+
+    Returns the id, and how many examples were removed.
+    """
+    if examples:
+        removed = await service.write(partial(clients.forget, client=id), scrub=True, access=True)
+        return {"id": id, "removed": removed}
     await service.write(partial(clients.revoke, client=id), access=True)
-    return {"id": id}
+    return {"id": id, "removed": 0}
 
 
 async def rotate(service: ServiceDep, id: Id) -> dict[str, str]:
-    """Give a client a new token; the old one is no longer valid. Returns the id and the token, shown only here."""
+    """Give a client a new token; the old one is no longer valid, and a client that was revoked is let in again.
+
+    Returns the id and the token, shown only here.
+    """
     return {"id": id, "token": await service.write(partial(clients.rotate, client=id), access=True)}
 
 
