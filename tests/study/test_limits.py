@@ -103,3 +103,51 @@ def test_without_limits_an_output_is_any_number(tmp_path: Path) -> None:
     assert check_example(study, [1e9], 1e9)[1] == 1e9
     with pytest.raises(InvalidData, match="y must be a number"):
         check_example(study, [1.0], float("inf"))
+
+
+@pytest.mark.parametrize(
+    ("individual", "largest"),
+    [
+        ('"dot_product", sigma_0 = 1.0', 2e6),
+        ('"rbf", length_scale = 1.0', 1e13),
+        ('"rbf", length_scale = 0.01', 1e11),
+        ('"power", of = { kernel = "dot_product" }, exponent = 3', 100.0),
+        ('"constant", value = 2.0', 1e13),  # the common kernel's
+        ('"identity"', 1e150),
+    ],
+)
+def test_inputs_are_as_large_as_the_model_can_be_computed_with(tmp_path: Path, individual: str, largest: float) -> None:
+    """If the study names no bounds; the same model with a double's last digit changed tells."""
+    text = changed(EXACT, {'kernel = "matern"': f"kernel = {individual}", "[basis]": '[basis]\nkind = "growing"'})
+    study = load(tmp_path, changed(text, {'kind = "landmarks"\ngrid = { from = 0.0, to = 1.0, count = 5 }': ""}))
+    ((low, high),) = study.input_bounds or ()
+    assert -low == high == pytest.approx(largest, rel=0.6)  # another machine may round otherwise
+    largest = high
+    check_example(study, [0.999 * largest], 0.0)
+    if largest < 1e150:
+        with pytest.raises(InvalidData, match=r"expected a number from .*: shift or scale") as caught:
+            check_example(study, [-1.001 * largest], 0.0)
+        assert caught.value.where == "x.0"
+        with pytest.raises(InvalidData, match="cannot be computed"):
+            check_examples(study, [[0.0], [1.001 * largest]], [0.0, 0.0], [1.0, 1.0])
+
+
+def test_a_client_within_the_default_bounds_can_be_released(tmp_path: Path) -> None:
+    """The example that had stopped a study, as large as it may be."""
+    text = changed(EXACT, {'kernel = "matern"': 'kernel = "dot_product"'})
+    study = load(tmp_path, text)
+    ((_, largest),) = study.input_bounds or ()
+    engine = Engine(study.model)
+    for size in (1, 2, 3, 20):
+        engine.learn_many([size] * size, largest - np.arange(size)[:, None], np.ones(size), np.full(size, 0.01))
+    engine.learn("usual", [0.5], 1.0)
+    assert np.isfinite(engine.disclose().theta).all()
+
+
+def test_the_bounds_of_the_file_apply_under_every_policy(tmp_path: Path) -> None:
+    for text in (SHORT, EXACT):
+        study = load(tmp_path, changed(text, {"dimension = 1": "dimension = 1\nbounds = [0, 2]"}))
+        assert study.input_bounds == ((0.0, 2.0),)
+        with pytest.raises(InvalidData, match=r"expected a number from 0 to 2, got 3$"):
+            check_example(study, [3.0], 0.0)
+    assert load(tmp_path, NAMED).input_bounds is None

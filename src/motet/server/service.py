@@ -133,6 +133,7 @@ class Service:
             "policy": study.release.policy,
             "model": self._model,
             "dimension": study.dimension,
+            "bounds": study.input_bounds,
             "limits": study.limits.model_dump(),
             "version": self.version,
             "next_release": releases.next_release(connection),

@@ -13,14 +13,14 @@ from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, Wro
 from motet.study.study import Study
 from motet.text import brief
 
-ANY = (-MAX_MAGNITUDE, MAX_MAGNITUDE)
+ANY_OUTPUT = (-1e100, 1e100)  # sums of their squares stay finite
 
 
 def check_examples(
     study: Study, xs: list[Any], ys: list[Any], noises: list[Any]
 ) -> tuple[Array, Sequence[float], Sequence[float]]:
     """Rows, outputs and noise of many examples; an error's ``where`` is the first that is refused."""
-    if _all_within(ys, study.limits.y or ANY) and _all_within(noises, study.limits.noise):
+    if _all_within(ys, study.limits.y or ANY_OUTPUT) and _all_within(noises, study.limits.noise):
         rows = _rows(study, xs)
         if rows is not None:
             return rows, ys, noises
@@ -35,7 +35,7 @@ def check_example(
     """An input's row, its output and noise; an error is about ``where``, or a part of it such as ``where.x.0``."""
     try:
         row = _row(study, x)
-        low, high = study.limits.y or ANY
+        low, high = study.limits.y or ANY_OUTPUT
         if (output := _within(y, low, high)) is None:
             raise InvalidData(f"y must be a number from {low:g} to {high:g}, got {brief(y)}")
         low, high = study.limits.noise
@@ -69,9 +69,11 @@ def _row(study: Study, x: Any) -> Array:
             catalogue.name_rows(row[None])
         except UnknownName:
             raise InvalidData(f"x must be a name in the catalogue, got numbers: {brief(row.tolist())}") from None
-    for column, (value, (low, high)) in enumerate(zip(row.tolist(), study.bounds or ())):
+    for column, (value, (low, high)) in enumerate(zip(row.tolist(), study.input_bounds or ())):
         if not low <= value <= high:
-            raise InvalidData(f"expected a number from {low:g} to {high:g}, got {value:g}", where=f"x.{column}")
+            text = f"expected a number from {low:g} to {high:g}, got {value:g}"
+            hint = "" if study.bounds else "; beyond these the model cannot be computed: shift or scale the inputs"
+            raise InvalidData(text + hint, where=f"x.{column}")
     return row
 
 
@@ -91,8 +93,7 @@ def _rows(study: Study, xs: list[Any]) -> Array | None:
         return catalogue.look_up(xs) if right else None
     if not {list, tuple}.issuperset(map(type, xs)) or set(map(len, xs)) != {study.dimension}:
         return None
-    bounds = study.bounds or (ANY,) * study.dimension
-    return np.array(xs) + 0.0 if all(map(_all_within, zip(*xs), bounds)) else None
+    return np.array(xs) + 0.0 if all(map(_all_within, zip(*xs), study.input_bounds or ())) else None
 
 
 def _all_within(values: Sequence[Any], limits: tuple[float, float]) -> bool:

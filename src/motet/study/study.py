@@ -23,6 +23,7 @@ from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.study.file import blaming, one_line, parse, read_text
 from motet.study.pins import contradiction, pinned
+from motet.study.range import largest_input
 from motet.study.schema import FILE_URL, BasisSection, File, Inputs, Limits, Release, Server
 
 SIMULATED_INPUTS = 400  # spread between public bounds, for clients that a private study simulates
@@ -70,6 +71,17 @@ class Study:
     @property
     def private(self) -> bool:
         return self.release.policy == "private"
+
+    @cached_property
+    def input_bounds(self) -> tuple[tuple[float, float], ...] | None:
+        """The lowest and the highest number of each column: the file's, or those that the model can be computed with.
+
+        None if inputs are names.
+        """
+        if self.bounds is not None or self.model.catalogue is not None:
+            return self.bounds
+        largest = largest_input(self.model, self.dimension, self.limits.noise[0])
+        return ((-largest, largest),) * self.dimension
 
     # --- private releases ---
 
