@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from motet.study.study import Study
 from tests.study.studies import EXACT, ITEMS, NAMED, SHORT, changed, load
 
 
@@ -16,7 +17,7 @@ def test_pinned_is_canonical_and_leaves_the_rest_free(tmp_path: Path) -> None:
     free = {
         "Curves": "Other",
         "[limits]": "[limits]\nexamples_per_client = 9",
-        "[release]": '[server]\nport = 1\n[store]\nurl = "sqlite:///x.db"\n[release]\nevery = "1h"',
+        "[release]": '[server]\nport = 1\n[store]\nurl = "sqlite:///x.db"\n[release]',
         'kernel = "rbf"': 'kernel = "rbf", length_scale = 1',
         "lam = 0.1": "lam = 1e-1",
     }
@@ -50,6 +51,21 @@ def test_a_private_study_is_fixed(tmp_path: Path, key: str, change: dict[str, st
     other = load(tmp_path, changed(SHORT, change))
     assert (other.contradicts(pinned) or "").startswith(f"{key}: ")
     assert (load(tmp_path, SHORT).contradicts(other.pinned()) or "").startswith(f"{key}: ")
+
+
+def test_releases_of_a_private_study_may_become_rarer_only(tmp_path: Path) -> None:
+    def every(time: str, text: str = SHORT) -> Study:
+        return load(tmp_path, changed(text, {"[release]": f'[release]\nevery = "{time}"'}))
+
+    pinned = every("1d").pinned()
+    assert every("1d").contradicts(pinned) is None
+    assert every("2d").contradicts(pinned) is None
+    reason = "release.every: expected 86400 s or more, pinned at an earlier start, got 82800 s"
+    assert every("23h").contradicts(pinned) == reason
+    assert every("1s", EXACT).contradicts(every("1d", EXACT).pinned()) is None
+    before = json.loads(pinned)
+    del before["release.every"]  # as the version before pinned it
+    assert every("1s").contradicts(json.dumps(before)) is None
 
 
 def test_an_exact_study_may_improve_its_model(tmp_path: Path) -> None:

@@ -189,8 +189,8 @@ def restore(
 ) -> None:
     """Restore a study from a backup. Releases that may have come since count as made, so no budget is spent twice.
 
-    Private releases come by the clock: all that may have come since the backup are charged. Give --last if the time
-    between releases was shortened since, or if releases of a study without noise were requested.
+    Private releases come by the clock: all that may have come since the backup are charged. Give --last if releases of
+    a study without noise were requested since, or made more frequent.
     """
     from motet.store.restore import restore as run
 

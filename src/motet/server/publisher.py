@@ -28,12 +28,17 @@ from motet.store.releases import NewRelease, Schedule
 from motet.store.store import Connection, Store
 from motet.study.schema import MAX_BASIS_POINTS
 from motet.study.study import Study
-from motet.text import count
+from motet.text import count, utc
 
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
 STOP_SECONDS = 2.0  # for a release that is under way
 CLIENTS_PER_QUERY = 500
+CLOCK_SECONDS = 60.0  # that a clock may be set back without notice
+CLOCK = (
+    "the next release is due at {due}, more than the time between releases from now, {now}: set the clock; if it is "
+    "right, back up this study and restore it, which schedules the release anew"
+)
 
 
 class Publisher:
@@ -51,7 +56,7 @@ class Publisher:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
         self._engine, self._sequence = Engine(study.model), 0
         self._left_out: dict[str, str] = {}  # clients that the engine had to forget, and why
-        self._refusal = ""
+        self._pinned, self._refusal, self._behind = study.pinned(), "", False
 
     def tick(self) -> int | None:
         """Make the release that is due or requested; its version, or None if there is none or it is refused."""
@@ -60,6 +65,7 @@ class Publisher:
         now = self._clock()
         requested = schedule.requested and not self._study.private  # private releases come by the clock alone
         if now < schedule.due and not requested:
+            self._watch_clock(schedule, now)
             return None
         self.catch_up()
         return self._release(schedule, now)
@@ -83,10 +89,29 @@ class Publisher:
             triples = examples.triples(rows, self._study.model, self._study.dimension)
             self._engine.learn_many([row.client for row in rows], *triples)
 
+    def _watch_clock(self, schedule: Schedule, now: float) -> None:
+        """The next release is at most ``every`` away, unless the clock was set back.
+
+        Without noise it is scheduled anew. A private one stays where it is: else a clock that is set back again and
+        again would bring more releases than a restored backup is charged for.
+        """
+        every = self._study.release.seconds
+        behind = schedule.due > now + every + CLOCK_SECONDS
+        if behind == self._behind:
+            return
+        self._behind = behind
+        if behind and not self._study.private:
+            LOG.warning("the clock was set back: the next release is due in %g s", every)
+            releases.postpone(self._store, schedule, next_due=now + every, refusal="")
+        else:
+            self._postpone(schedule, schedule.due, CLOCK.format(due=utc(schedule.due), now=utc(now)) if behind else "")
+
     def _release(self, schedule: Schedule, now: float) -> int | None:
         version = schedule.version + 1
         next_due = releases.following(schedule.due, self._study.release.seconds, now=now)
         try:
+            if schedule.pinned != self._pinned:
+                raise InvalidStore(f"{self._study.path.name} was changed since the server started: start it again")
             new = self._new_release(version, now)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
             self._postpone(schedule, next_due, str(refusal))
@@ -124,7 +149,7 @@ class Publisher:
             LOG.warning("%s left out: motet clients shows who and why", count(len(self._left_out), "client"))
 
     def _postpone(self, schedule: Schedule, next_due: float, reason: str) -> None:
-        if reason != self._refusal:  # log it once, not at every tick
+        if reason and reason != self._refusal:  # log it once, not at every tick
             LOG.warning("no release: %s", reason)
         self._refusal = reason
         releases.postpone(self._store, schedule, next_due=next_due, refusal=reason)

@@ -20,6 +20,7 @@ from motet.store.log import lock, newest_number
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
 from motet.store.store import Connection, Store, put, setting
+from motet.study.pins import pinned_seconds
 from motet.study.study import Study
 
 # --- the study's settings, fixed at the first start ---
@@ -35,9 +36,12 @@ def pin(store: Store, study: Study, *, now: float) -> None:
                 f"{study.path}: {reason}; this database was created with another setting: change it back, "
                 "or start with a new database"
             )
-        put(connection, "pinned", study.pinned())
         if first_start:
-            set_next_release(connection, now + study.release.seconds)
+            due = now + study.release.seconds
+        else:  # a longer time between releases counts from the last time of the schedule before it
+            due = latest(next_release(connection), shortest_interval(connection, study), now=now)
+        set_next_release(connection, due)
+        put(connection, "pinned", study.pinned())
 
 
 def contradiction(connection: Connection, study: Study) -> str | None:
@@ -56,9 +60,20 @@ def next_release(connection: Connection) -> float:
     return float(due)
 
 
+def shortest_interval(connection: Connection, study: Study) -> float:
+    """Seconds between two releases that no later edit of the study file can shorten, if it is private."""
+    seconds = pinned_seconds(setting(connection, "pinned") or "{}") if study.private else None
+    return study.release.seconds if seconds is None else seconds
+
+
+def latest(due: float, every: float, *, now: float) -> float:
+    """The last scheduled time until ``now``, if a release is due every so many seconds; before the first, that."""
+    return due if now < due else due + every * ((now - due) // every)
+
+
 def following(due: float, every: float, *, now: float) -> float:
-    """The first scheduled time after ``now``, if a release was due then and every so many seconds."""
-    return due if now < due else due + every * (1 + (now - due) // every)
+    """The first scheduled time after ``now``."""
+    return due if now < due else latest(due, every, now=now) + every
 
 
 def set_next_release(connection: Connection, due: float) -> None:
@@ -71,11 +86,13 @@ class Schedule:
 
     due: float  # the next release, in seconds since 1970
     version: int  # the newest that anyone may have seen
+    pinned: str = field(repr=False)  # the settings of the last start
     requested: bool = field(compare=False)  # the operator has asked for a release that is not made yet
 
 
 def schedule(connection: Connection) -> Schedule:
-    return Schedule(next_release(connection), last_version(connection), setting(connection, "wanted") == "yes")
+    pinned, requested = setting(connection, "pinned") or "", setting(connection, "wanted") == "yes"
+    return Schedule(next_release(connection), last_version(connection), pinned, requested)
 
 
 def _is_current(connection: Connection, acted_on: Schedule) -> bool:
@@ -102,7 +119,7 @@ def refusal(connection: Connection) -> str | None:
 
 
 def postpone(store: Store, acted_on: Schedule, *, next_due: float, refusal: str) -> bool:
-    """Schedule the next release, and store why this one was not made; False if another publisher was first."""
+    """Schedule the next release, and store why there was none before it; False if another publisher was first."""
     with store.transaction() as connection:
         if not _is_current(connection, acted_on):
             return False

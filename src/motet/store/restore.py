@@ -1,7 +1,8 @@
 """A backup restored, so that nothing is spent twice and no version has two meanings.
 
-Releases made after the backup are not in it. The clock limits how many there can be. All of them count as made: their
-versions are skipped, and a private study's ledger is charged for them.
+Releases made after the backup are not in it. The clock limits how many there can be, since the time between releases of
+a private study never becomes shorter. All of them count as made: their versions are skipped, and a private study's
+ledger is charged for them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from motet.store.store import Connection, Store
 from motet.study.study import Study
 
 MAX_VERSION = 2**31 - 1  # that the tables can hold
+ROUNDING_SECONDS = 1e-3  # in favour of more releases
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def _skip_gap(study: Study, manifest: Manifest, last: int | None, now: float) ->
             due = releases.next_release(connection)
             gap = _gap(connection, study, manifest, due, last, now)
             releases.skip(connection, gap, study.ledger())
-            due = releases.following(due, study.release.seconds, now=now)
+            due = releases.following(due, releases.shortest_interval(connection, study), now=now)
+            due = min(due, now + study.release.seconds)  # it is later if the clock was wrong, and set back
             releases.set_next_release(connection, due)
             releases.clear_request(connection)
     except SQLAlchemyError as error:
@@ -89,7 +92,9 @@ def _gap(connection: Connection, study: Study, manifest: Manifest, due: float, l
     version, planned = releases.last_version(connection), study.ledger()
     ends = planned is not None and planned.per == "study"
     limit = planned.releases if planned is not None and ends else MAX_VERSION
-    by_clock = min(version + scheduled(due, study.release.seconds, since=manifest.made, now=now), limit)
+    every = releases.shortest_interval(connection, study)
+    first = min(due, manifest.made + every)  # another restoration of this backup may have set it
+    by_clock = min(version + scheduled(first, every, since=manifest.made, now=now), limit)
     if last is None:
         last = by_clock
     elif not version <= last <= limit:
@@ -100,6 +105,7 @@ def _gap(connection: Connection, study: Study, manifest: Manifest, due: float, l
 
 def scheduled(due: float, every: float, *, since: float, now: float) -> int:
     """How many releases the clock allows after ``since``, if the first of them was due then or overdue."""
+    now, since = now + ROUNDING_SECONDS, since - ROUNDING_SECONDS
     if now < due:
         return 0
     return int((now - due) // every) - int(max(since - due, 0.0) // every) + 1

@@ -1,7 +1,9 @@
 """The settings that the first start of a study pins in its database, as JSON under the study file's own keys.
 
-Under ``private`` all of them are fixed: another budget, model or clip would undo the promise. Under ``exact`` a model
-may be improved and a catalogue grow, but the policy is fixed, and so are the items of the catalogue.
+Under ``private`` all of them are fixed: another budget, model or clip would undo the promise. Only the time between
+releases may become longer; if it became shorter, more could be released after a backup than its restoration charges.
+Under ``exact`` a model may be improved and a catalogue grow, but the policy is fixed, and so are the items of the
+catalogue.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from motet.study.schema import Limits, Release
 from motet.text import brief
 
 FORMAT = 1
+EVERY = "release.every"  # in seconds; the version before did not pin it
 
 
 def pinned(
@@ -44,7 +47,7 @@ def pinned(
     pins |= {f"basis.{key}": value for key, value in basis.items()}
     if release.policy == "private":
         budget = ("epsilon", "delta", "releases", "per", "examples")
-        pins |= {f"release.{key}": getattr(release, key) for key in budget}
+        pins |= {f"release.{key}": getattr(release, key) for key in budget} | {EVERY: release.seconds}
     return json.dumps(pins, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -53,6 +56,12 @@ def _digests(catalogue: Catalogue) -> list[str]:
     vectors = catalogue.vectors.astype("<f8")
     rows = (json.dumps(name).encode() + vector.tobytes() for name, vector in zip(catalogue.names, vectors))
     return [hashlib.sha256(row).hexdigest()[:32] for row in rows]
+
+
+def pinned_seconds(pinned: str) -> float | None:
+    """Between releases, at least, from then on; None if the settings do not have it."""
+    seconds = json.loads(pinned).get(EVERY)
+    return None if seconds is None else float(seconds)
 
 
 def contradiction(then: str, now: str, catalogue: Catalogue | None) -> str | None:
@@ -79,8 +88,12 @@ def _contradiction(then: Mapping[str, Any], now: Mapping[str, Any], catalogue: C
         return f"inputs.catalogue: {reason}"
     if now["release.policy"] == "exact":
         return None
-    keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key))
-    return _differs(keys[0], then, now) if keys else None
+    keys = sorted(key for key in then.keys() | now.keys() if then.get(key) != now.get(key) and key != EVERY)
+    if keys:
+        return _differs(keys[0], then, now)
+    if now[EVERY] < then.get(EVERY, 0.0):
+        return f"{EVERY}: expected {then[EVERY]:g} s or more, pinned at an earlier start, got {now[EVERY]:g} s"
+    return None
 
 
 def _differs(key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -170,7 +170,7 @@ examples_per_client = 500
 
 [release]
 policy = "{policy}"   # private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other
-every = {every}      # 30s, 15m, 12h, 1d
+every = {every}      # 30s, 15m, 12h, 1d; once a private study has started, it may become longer, not shorter
 epsilon = {epsilon}     # privacy budget of all releases together: smaller is more private
 delta = 1e-5      # well below one over the number of clients
 releases = {releases}     # how many releases share epsilon

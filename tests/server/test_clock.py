@@ -1,0 +1,82 @@
+"""A machine's clock that is set forward and back: no release too many, and no study that stops without a word."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from motet.store.backup import back_up
+from motet.store.releases import next_release, refusal
+from motet.store.restore import restore
+from tests.store.local_study import EVERY, EXACT, PRIVATE, LocalStudy, local_study, reopened, states
+
+YEARS = 1e9  # seconds
+
+
+def due(study: LocalStudy) -> float:
+    with study.store.snapshot() as connection:
+        return next_release(connection)
+
+
+def report(study: LocalStudy) -> str:
+    with study.store.snapshot() as connection:
+        return refusal(connection) or ""
+
+
+@pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
+def test_a_clock_that_is_set_forward_brings_one_release(tmp_path: Path, body: str) -> None:
+    with local_study(tmp_path, body) as study:
+        assert study.release() == [1]
+        study.now += YEARS
+        assert [study.publisher.tick() for _ in range(3)] == [2, None, None]
+        assert study.now < due(study) <= study.now + EVERY
+        assert study.release() == [3]
+
+
+def test_a_private_study_whose_clock_is_set_back_says_so_and_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a release meanwhile: a clock that is set back again and again would bring one each time."""
+    with local_study(tmp_path, PRIVATE) as study, caplog.at_level(logging.WARNING):
+        right = study.now
+        study.now += YEARS
+        assert study.publisher.tick() == 1
+        study.now = right
+        assert study.release(5) == [None] * 5
+        assert "2001-09-20 15:33:30 UTC" in report(study)
+        assert "set the clock; if it is right, back up this study and restore it" in report(study)
+        assert len(caplog.records) == 1
+        study.now = due(study) - 1
+        assert study.publisher.tick() is None
+        assert report(study) == ""
+        assert study.release() == [2]
+
+
+def test_a_restored_backup_is_scheduled_anew_and_charged_for_it_the_next_time(tmp_path: Path) -> None:
+    with local_study(tmp_path, PRIVATE) as study:
+        right = study.now
+        study.now += YEARS
+        assert study.publisher.tick() == 1
+        study.now = right
+        back_up(study.study, tmp_path / "backup.zip", now=study.now)
+    first = restore(tmp_path / "backup.zip", tmp_path / "first", now=right)
+    assert (first.gap.last, first.due) == (1, right + EVERY)
+    again = reopened(first.study.path, right)
+    assert again.release(3) == [2, 3, 4]
+    assert states(again) == {}
+    again.store.close()
+    second = restore(tmp_path / "backup.zip", tmp_path / "second", now=again.now)
+    assert (second.gap.last, second.due) == (4, again.now + EVERY)
+
+
+def test_a_study_without_noise_goes_on_by_the_clock_that_was_set_back(tmp_path: Path) -> None:
+    with local_study(tmp_path, EXACT) as study:
+        right = study.now
+        study.now += YEARS
+        assert study.publisher.tick() == 1
+        study.now = right
+        assert study.publisher.tick() is None
+        assert (due(study), report(study)) == (right + EVERY, "")
+        assert study.release(2) == [2, 3]
