@@ -102,7 +102,7 @@ def test_clients_and_releases_that_are_refused(studies: Studies) -> None:
         (motet(curves, "forget", client=cem), "expected --yes where there is no terminal to ask: Delete cem"),
         (motet(curves, "forget", "cem", "--yes", operator=cem), "this token is not the operator's"),
         (motet(curves, "forget", "--yes"), "set MOTET_TOKEN"),
-        (motet(studies.items, "release", operator=OPERATOR), "the budget is spent"),
+        (motet(studies.items, "release", operator=OPERATOR), "the budget (ε = 3) is spent", "no more will come"),
     ]
     with curves.client(cem) as me:
         assert me.me()["name"] == "cem"

@@ -106,6 +106,17 @@ def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
     assert told["ledger"].startswith("3 releases, 1 of them by a restore; ε spent")
 
 
+def test_a_study_that_is_restored_at_its_end_says_so(tmp_path: Path) -> None:
+    with private(tmp_path) as study:
+        good(run("backup", study.study.path, tmp_path / "b.zip"))
+        planned = study.study.ledger()
+    assert planned is not None
+    spent = run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", planned.releases)
+    assert f"\nThe budget (ε = 3) is spent: all {planned.releases} releases are out" in good(spent)
+    data = good(run("restore", tmp_path / "b.zip", tmp_path / "newer", "--last", planned.releases, "--json"))
+    assert json.loads(data)["next_release"] is None
+
+
 def test_backup_and_restore_for_programs(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         study.release()

@@ -22,6 +22,7 @@ def test_status(studies: Studies) -> None:
     assert exact["policy"] == "exact"
     assert private["release"] == "1"
     assert private["releases"] == "1 made of 1 planned; ε spent 3.00"
+    assert private["next"].startswith("release  none: the budget (ε = 3) is spent: all 1 releases are out")
     exact, private = (json.loads(good(run)) for run in data)
     assert datetime.fromisoformat(exact["next_release"]) > datetime.now(UTC)
     assert (private["budget"]["made"], private["next_release"]) == (1, None)  # its budget is spent

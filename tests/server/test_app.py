@@ -266,17 +266,21 @@ def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: W
         assert (release.version, release.policy) == (version, "private")
         again = private.call("GET", "/v1/disclosed", headers={"If-None-Match": answer.headers["ETag"]})
         assert (again.status_code, again.content) == (304, b"")
-    assert private.release() == 2
-    status = private.call("GET", "/v1/study").json()
-    assert "all 2 releases" in status["refused"]
+    status = private.call("GET", "/v1/study").json()  # at once, and not when the next one would have been due
+    assert status["next_release"] is None
+    assert status["refused"] == (
+        "the budget (ε = 1) is spent: all 2 releases are out; the last one stays valid, and no more will come"
+    )
     assert status["budget"]["spent"] == pytest.approx(1.0, abs=1e-6)
+    assert private.release() == 2
+    assert private.call("GET", "/v1/study").json() == status
     page = private.call("GET", "/").text
     assert "Growth &lt;of&gt; children" in page
     assert "ε spent 1.00" in page
-    assert "<td>none: the budget is spent; release 2 stays valid</td>" in page
+    assert f"<td>none: {status['refused']}</td>" in page
     refused = private.call("POST", "/v1/releases", "operator")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_allowed")
-    assert "the budget is spent" in refused.json()["error"]["message"]
+    assert refused.json()["error"]["message"] == status["refused"]
 
 
 def test_noisy_sums_are_not_added_up_in_other_coordinates(private: World) -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -197,7 +198,7 @@ def restore(
     done = run(file, folder, last=last)
     study = folder / done.study.path.name
     if as_json:
-        times = {"made": iso_time(done.gap.made), "next_release": iso_time(done.due)}
+        times = {"made": iso_time(done.gap.made), "next_release": None if _end(done) else iso_time(done.due)}
         show({"study": str(study), **vars(done.gap), **times})
     else:
         _show_restored(done, study, last_given=last is not None)
@@ -209,15 +210,19 @@ def _show_restored(done: Restoration, study: Path, *, last_given: bool) -> None:
     if gap.versions:
         charged = " and charged to the budget" if private else ""
         show(f"{gap.versions.capitalize()} may have been released since: counted as made{charged}.")
-    planned = done.study.ledger()
-    ended = planned is not None and planned.per == "study" and gap.last >= planned.releases
-    spent = "The budget is spent: the last release stays valid, and no more will come."
-    show(spent if ended else f"The next release is due at {utc(done.due)}.")
+    end = _end(done)
+    show(f"The next release is due at {utc(done.due)}." if end is None else f"{end[0].upper()}{end[1:]}.")
     show("Not in this backup: examples sent and clients enrolled later.")
     show("Restored although deleted later: examples, clients and tokens. Delete or revoke them again.")
     if not private and not last_given:
         show("If releases were requested since, restore again with --last VERSION, the newest that anyone has seen.")
     show(f"Stop the old server for good, then: motet serve {shlex.quote(str(study))}")
+
+
+def _end(done: Restoration) -> str | None:
+    """Why a restored study makes no further release; None if it does."""
+    planned = done.study.ledger()
+    return None if planned is None else replace(planned, releases_made=done.gap.last).refusal
 
 
 def _released(version: int) -> str:

@@ -16,15 +16,15 @@ from motet.text import iso_time
 
 def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
     """Show a study's policy and budget, its current release, and when the next one is due. Anyone may ask."""
-    from motet.server.pages import facts, is_spent
+    from motet.server.pages import facts
 
     with server_at(url, "") as anyone:
         study = anyone.study()
     try:
         rows = {"study": study["name"], **facts(study)}
         if as_json:
-            due = None if is_spent(study["budget"]) else iso_time(study["next_release"])
-            show(study | {"next_release": due})
+            due = study["next_release"]
+            show(study | {"next_release": None if due is None else iso_time(due)})
             return
     except (LookupError, TypeError, ValueError, OverflowError):
         expected = "a study's description as this version of motet knows it"

@@ -111,7 +111,10 @@ class Client:
     # --- anyone ---
 
     def study(self) -> dict[str, Any]:
-        """The study: its model, policy and budget, the current version, and when the next release is due."""
+        """The study: its model, policy and budget, the current version, and when the next release is due.
+
+        ``next_release`` is None after the last release that the budget allows, and ``refused`` then has the reason.
+        """
         return self._server.request_json("GET", "/v1/study")
 
     def disclosed(self) -> Disclosed:

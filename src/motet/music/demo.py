@@ -224,7 +224,7 @@ class Demo:
         """The current version, when the next release is due, and ε spent."""
         study = anyone.study()
         self.state.version = study["version"]
-        self.state.due = study["next_release"] if self._more_after(study["version"]) else None
+        self.state.due = study["next_release"]
         if study["budget"] is not None:
             self.state.spent = float(study["budget"]["spent"])
 

@@ -67,6 +67,16 @@ class Ledger:
         return self.releases - self.releases_made if self.per == "study" else None
 
     @property
+    def refusal(self) -> str | None:
+        """Why the study makes no further release, in words; None while its budget allows one."""
+        if self.per == "client" or self.releases_made < self.releases:
+            return None
+        return (
+            f"the budget (ε = {self.epsilon:g}) is spent: all {self.releases} releases are out; the last one stays "
+            "valid, and no more will come"
+        )
+
+    @property
     def epsilon_spent(self) -> float:
         """ε of the releases so far; if the budget is per client, for a client that took part in all of them."""
         releases = min(self.releases_made, self.releases)
@@ -80,11 +90,8 @@ class Ledger:
 
     def after_release(self, clients: Collection[Hashable]) -> Ledger:
         """The ledger after one more release with these clients; refuses if the budget is spent."""
-        if self.per == "study" and self.releases_made >= self.releases:
-            raise BudgetSpent(
-                f"the budget (ε = {self.epsilon:g}) is spent: all {self.releases} releases are out; "
-                "the last one stays valid, and no more will come"
-            )
+        if self.refusal is not None:
+            raise BudgetSpent(self.refusal)
         if retired := self.retired(clients):
             raise BudgetSpent(
                 f"{len(retired)} clients have taken part in {self.releases} releases, all they may: leave them out"

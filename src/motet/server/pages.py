@@ -27,7 +27,6 @@ PROMISES = {
     "exact": "Releases are <strong>without noise</strong>: anyone who downloads two of them can rebuild what a client "
     "sent in between. This study is for parties who trust each other.",
 }
-NO_MORE = "none: the budget is spent; release {version} stays valid"
 DOCS = """<body><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call has another format; errors are
 <code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
 <a href="/openapi.json">openapi.json</a>.</p>{calls}</body></html>
@@ -61,18 +60,14 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
     """The public facts of a study's status, in words."""
     budget, version = status["budget"], status["version"]
     rows = {"policy": status["policy"], "release": str(version or "none yet")}
-    rows["next release"] = NO_MORE.format(version=version) if is_spent(budget) else utc(status["next_release"])
+    due, refused = status["next_release"], status["refused"]
+    rows["next release"] = f"none: {refused}" if due is None else utc(due)
     if budget is not None:
         rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
         rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
-    if status["refused"] and not is_spent(budget):
-        rows["last attempt"] = f"no release: {status['refused']}"
+    if refused and due is not None:
+        rows["last attempt"] = f"no release: {refused}"
     return rows
-
-
-def is_spent(budget: dict[str, Any] | None) -> bool:
-    """Whether a study's budget allows no further release."""
-    return budget is not None and budget["per"] == "study" and budget["made"] >= budget["releases"]
 
 
 def study_page(status: dict[str, Any]) -> str:

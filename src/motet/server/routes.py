@@ -28,11 +28,12 @@ from motet.server.bodies import (
     TEXT_PATTERN,
 )
 from motet.server.metrics import CONTENT_TYPE
-from motet.server.pages import docs_page, is_spent, study_page
+from motet.server.pages import docs_page, study_page
 from motet.store import clients, releases
 from motet.store import examples as stored
 from motet.study.limits import check_example, check_examples
 from motet.study.study import Study
+from motet.text import utc
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
@@ -44,7 +45,10 @@ KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 
 
 async def study(service: ServiceDep) -> dict[str, Any]:
-    """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release."""
+    """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release.
+
+    next_release is null after the last release that the budget allows; refused is then the reason.
+    """
     return await service.status()
 
 
@@ -227,9 +231,10 @@ async def metrics(service: ServiceDep) -> Response:
 async def release_now(service: ServiceDep) -> dict[str, int]:
     """Make a release now and return its version; refused in a private study, which releases by the clock alone."""
     if service.study.private:
-        if is_spent((await service.status())["budget"]):
-            raise NotAllowed("the budget is spent: all planned releases are out, and the last one stays valid")
-        raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {service.due}")
+        status = await service.status()
+        if (due := status["next_release"]) is None:
+            raise NotAllowed(status["refused"])
+        raise NotAllowed(f"private releases come by the clock alone: wait for the next one, due at {utc(due)}")
     sequence, before = await service.write(releases.request_release)
     deadline = time.monotonic() + MAX_RELEASE_SECONDS
     while time.monotonic() < deadline:

@@ -68,7 +68,7 @@ class Service:
         self.current: StoredRelease | None = None
         self.disclosed: Disclosed | None = None
         self.new_release = asyncio.Condition()
-        self._due = 0.0  # seconds since 1970
+        self._due: float | None = None  # the next release, in seconds since 1970; None after the last
         self._model = study.model.to_spec()
 
     # --- releases ---
@@ -92,7 +92,7 @@ class Service:
 
     async def refresh(self) -> None:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
-        newest, self._due, access = await self.read(_news)
+        newest, self._due, access = await self.read(partial(_news, planned=self.study.ledger()))
         if access != self._access:  # a token became invalid, perhaps through another server
             self._access = access
             self._client_ids = {}
@@ -108,18 +108,14 @@ class Service:
         return self.current.version if self.current else 0
 
     @property
-    def due(self) -> str:
-        """The time of the next release, in words."""
-        return utc(self._due)
-
-    @property
     def left_out(self) -> Mapping[str, str]:
         """The clients that are not in the current release, by id, and why."""
         return self.current.left_out if self.current else {}
 
     def current_release(self) -> StoredRelease:
         if self.current is None:
-            raise NotReleased(f"nothing is released yet: the first release is due at {self.due}")
+            due = "none will come" if self._due is None else f"the first release is due at {utc(self._due)}"
+            raise NotReleased(f"nothing is released yet: {due}")
         return self.current
 
     async def status(self) -> dict[str, Any]:
@@ -128,6 +124,7 @@ class Service:
 
     def _status(self, connection: Connection) -> dict[str, Any]:
         study, planned = self.study, self.study.ledger()
+        budget = None if planned is None else releases.budget(connection, planned)
         return {
             "name": study.name,
             "policy": study.release.policy,
@@ -136,9 +133,9 @@ class Service:
             "bounds": study.input_bounds,
             "limits": study.limits.model_dump(),
             "version": self.version,
-            "next_release": releases.next_release(connection),
-            "budget": None if planned is None else _budget(releases.current_ledger(connection, planned)),
-            "refused": releases.refusal(connection),
+            "next_release": releases.upcoming(connection, planned),
+            "budget": None if budget is None else _budget(budget),
+            "refused": (budget and budget.refusal) or releases.refusal(connection),
         }
 
     # --- callers ---
@@ -230,9 +227,10 @@ def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
         waiting.set_result(written.result())
 
 
-def _news(connection: Connection) -> tuple[int, float, str | None]:
+def _news(connection: Connection, planned: Ledger | None) -> tuple[int, float | None, str | None]:
     """The current version, when the next is due, and a text that changes when any token becomes invalid."""
-    return releases.current_version(connection), releases.next_release(connection), clients.access_mark(connection)
+    due = releases.upcoming(connection, planned)
+    return releases.current_version(connection), due, clients.access_mark(connection)
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

@@ -71,6 +71,12 @@ def latest(due: float, every: float, *, now: float) -> float:
     return due if now < due else due + every * ((now - due) // every)
 
 
+def upcoming(connection: Connection, planned: Ledger | None) -> float | None:
+    """When the next release is due; None after the last that the budget allows."""
+    over = planned is not None and budget(connection, planned).refusal is not None
+    return None if over else next_release(connection)
+
+
 def following(due: float, every: float, *, now: float) -> float:
     """The first scheduled time after ``now``."""
     return due if now < due else latest(due, every, now=now) + every
@@ -227,14 +233,19 @@ def fix_coordinates(connection: Connection, coordinates: Coordinates) -> None:
         )
 
 
+def budget(connection: Connection, planned: Ledger) -> Ledger:
+    """The study's ledger with how many releases were made, but without who took part in them."""
+    made = connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one()
+    return replace(planned, releases_made=made)
+
+
 def current_ledger(connection: Connection, planned: Ledger) -> Ledger:
     """The study's ledger with what its releases have spent."""
-    made = connection.execute(select(func.count()).select_from(ledger_rows)).scalar_one()
     counts: dict[Hashable, int] = {}
     if planned.per == "client":
         rows = connection.execute(select(participations.c.client, participations.c.releases))
         counts = {row.client: row.releases for row in rows}
-    return replace(planned, releases_made=made, participation=counts)
+    return replace(budget(connection, planned), participation=counts)
 
 
 def _charge(connection: Connection, version: int, scale: float, clients: tuple[str, ...]) -> None:
