@@ -96,7 +96,7 @@ def fill(store: Store, study: Study, clients: int) -> None:
                     examples.Example(uuid.uuid4().hex, x, float(y), 1.0) for x, y in zip(rows, rng.normal(size=EACH))
                 ]
                 examples.Addition.of(client.id, new, EACH)(connection)
-    store.scrub()
+    assert store.scrub().result(60)
 
 
 def folded(store: Store, study: Study) -> tuple[float, float]:

@@ -124,7 +124,10 @@ def test_examples_are_taken_back_and_replaced(studies: Studies, tmp_path: Path) 
     assert good(motet(curves, "replace", corrected, client=ole.token)) == "1 example replaced.\n"
     assert good(motet(curves, "remove", "a", "c", client=ole.token)) == "2 examples removed.\n"
     wrong = table(tmp_path / "wrong.csv", "x,y\n8,2\n")
-    assert json.loads(good(motet(curves, "remove", "--examples", wrong, "--json", client=ole.token))) == {"removed": 1}
+    assert json.loads(good(motet(curves, "remove", "--examples", wrong, "--json", client=ole.token))) == {
+        "removed": 1,
+        "erased": True,
+    }
     left = stored()
     assert sorted(left.values()) == [(6.0, 5.0), (7.0, 1.0), (8.0, 2.0)]
     assert left["b"] == (6.0, 5.0)

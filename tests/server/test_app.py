@@ -103,7 +103,8 @@ def test_the_operator_removes_a_client_with_all_it_sent(exact: World) -> None:
     assert exact.call("DELETE", f"{mine}?examples=perhaps", "operator").status_code == 422
     assert exact.call("DELETE", mine, "operator").json() == {"id": exact.ids["own"], "removed": 0}  # revoked
     assert on_disk(folder, 1.2345678901)
-    assert exact.call("DELETE", f"{mine}?examples=true", "operator").json() == {"id": exact.ids["own"], "removed": 1}
+    removal = exact.call("DELETE", f"{mine}?examples=true", "operator").json()
+    assert removal == {"id": exact.ids["own"], "removed": 1, "erased": True}
     assert not on_disk(folder, 1.2345678901)
     assert exact.call("GET", "/v1/me", "own").status_code == 401
     assert "own" not in {client["name"] for client in exact.call("GET", "/v1/clients", "operator").json()["clients"]}

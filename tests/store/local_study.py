@@ -67,7 +67,7 @@ class LocalStudy:
     def do(self, command: Any, *arguments: Any) -> None:
         with self.store.transaction() as connection:
             command(connection, *arguments)
-        self.store.scrub()
+        assert self.store.scrub().result(60)
 
     def release(self, times: int = 1) -> list[int | None]:
         """What the next scheduled times bring."""

@@ -77,7 +77,7 @@ def test_what_is_forgotten_is_not_on_the_disk(store: Store, tmp_path: Path) -> N
     assert on_disk(tmp_path, struct.pack(">d", secret + 7))
     with store.transaction() as c:
         assert clients.forget(c, ann.id) == 200
-    store.scrub()
+    assert store.scrub().result(60)
     for value in range(200):
         assert not on_disk(tmp_path, struct.pack(">d", secret + value))
     assert not on_disk(tmp_path, b"a name to be forgotten")

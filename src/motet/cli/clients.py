@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import client_token, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, Url, Yes, confirm, progress_bar, show, show_table
+from motet.cli.terminal import LOCAL, AsJson, Url, Yes, confirm, later, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
 from motet.files import new_file
 from motet.text import count
@@ -154,11 +154,11 @@ def _forget_me(me: Client, yes: bool, as_json: bool) -> None:
     _forget(about["name"], about["count"], me.forget_me, yes, as_json)
 
 
-def _forget(name: str, examples: int, act: Callable[[], None], yes: bool, as_json: bool) -> None:
+def _forget(name: str, examples: int, act: Callable[[], bool], yes: bool, as_json: bool) -> None:
     confirm(f"Delete {name} with {count(examples, 'example')}? This cannot be undone.", yes=yes)
-    act()
+    erased = act()
     text = f"{name} and {count(examples, 'example')} are deleted: no later release contains them."
-    show({"name": name, "removed": examples} if as_json else text)
+    show({"name": name, "removed": examples, "erased": erased} if as_json else text + later(erased))
 
 
 def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:

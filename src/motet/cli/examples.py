@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import PATIENT, client_token, inputs_of, server_at
-from motet.cli.terminal import LOCAL, AsJson, OfClient, Tokens, Url, progress_bar, show
+from motet.cli.terminal import LOCAL, AsJson, OfClient, Tokens, Url, later, progress_bar, show
 from motet.errors import InvalidData, UnknownExample
 from motet.text import count, first_few
 
@@ -64,9 +64,10 @@ def replace(
     """
     from motet.client import site
 
-    replaced = _for_each(site.replace, "Replacing", table, client, tokens, url, with_ids=True)
-    number = sum(replaced.values())
-    show({"replaced": number} if as_json else f"{count(number, 'example')} replaced.")
+    done = _for_each(site.replace, "Replacing", table, client, tokens, url, with_ids=True).values()
+    number, erased = sum(one.count for one in done), all(one.erased for one in done)
+    text = f"{count(number, 'example')} replaced."
+    show({"replaced": number, "erased": erased} if as_json else text + later(erased))
 
 
 def remove(
@@ -95,14 +96,15 @@ def remove(
     else:
         with server_at(url, client_token()) as me:
             done = [site.remove(me, ids or [])]
-    removed, missing = sum(one.removed for one in done), [id for one in done for id in one.missing]
+    removed, missing = sum(one.count for one in done), [id for one in done for id in one.missing]
     if missing:
         others = f"; {count(removed, 'other example')} removed" if removed else ""
         raise UnknownExample(
             f"expected ids of stored examples, got {len(missing)} that are not stored ({first_few(missing)}): "
             f"motet export {url} shows what is stored{others}"
         )
-    show({"removed": removed} if as_json else f"{count(removed, 'example')} removed.")
+    erased, text = all(one.erased for one in done), f"{count(removed, 'example')} removed."
+    show({"removed": removed, "erased": erased} if as_json else text + later(erased))
 
 
 def _for_each(

@@ -92,6 +92,11 @@ def show(text: dict[str, Any] | str) -> None:
     sys.stdout.write(f"{printable(text) if isinstance(text, str) else json.dumps(text, default=str)}\n")
 
 
+def later(erased: bool) -> str:
+    """What to add to the report of a removal whose bytes have not left the server's files yet."""
+    return "" if erased else " Their bytes leave the server's files later, when no program reads the old ones any more."
+
+
 def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> None:
     """A table as wide as it needs to be, so that nothing is cut off; ``columns`` maps names to styles."""
     table = Table()

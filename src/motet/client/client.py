@@ -256,20 +256,27 @@ class Client:
         """All examples that the server stores of this client."""
         return self._server.pages("/v1/me/examples", "examples")
 
-    def replace(self, id: str, x: Any, y: float, noise: float = 1.0) -> None:
-        """Replace the example that has this id."""
+    def replace(self, id: str, x: Any, y: float, noise: float = 1.0) -> bool:
+        """Replace the example that has this id; returns whether the old values are erased, as ``remove`` does."""
         (example,) = examples_to_list([x], [y], [noise], [id])
         del example["id"]
-        self._server.request("PUT", f"/v1/me/examples/{_path_part(id)}", json=example)
+        return self._removal("PUT", f"/v1/me/examples/{_path_part(id)}", json=example)
 
-    def remove(self, id: str) -> None:
-        """Remove the example that has this id."""
-        self._server.request("DELETE", f"/v1/me/examples/{_path_part(id)}", done=(UnknownExample,))
+    def remove(self, id: str) -> bool:
+        """Remove the example that has this id.
 
-    def forget_me(self) -> None:
-        """Delete everything of this client, its token included."""
+        True: nothing of it is in the files of the server's database. False: it is deleted and in no later release, and
+        its bytes leave the files later, when no program reads the old ones; or the server's response was lost.
+        """
+        return self._removal("DELETE", f"/v1/me/examples/{_path_part(id)}", done=(UnknownExample,))
+
+    def forget_me(self) -> bool:
+        """Delete everything of this client, its token included; returns whether it is erased, as ``remove`` does."""
         self.me()  # the token is valid now, so if it is not after a lost response, the client was forgotten
-        self._server.request("DELETE", "/v1/me", done=(Unauthorized, UnknownTask))
+        return self._removal("DELETE", "/v1/me", done=(Unauthorized, UnknownTask))
+
+    def _removal(self, method: str, path: str, **options: Any) -> bool:
+        return self._server.request(method, path, **options).status_code == 200
 
     # --- the operator ---
 
@@ -292,10 +299,10 @@ class Client:
         """Make the client's token invalid; its examples stay."""
         self._server.request("DELETE", f"/v1/clients/{_path_part(id)}")
 
-    def forget(self, id: str) -> None:
-        """Delete everything of a client: its examples, its name and its token."""
+    def forget(self, id: str) -> bool:
+        """Delete a client's examples, name and token; returns whether they are erased, as ``remove`` does."""
         path = f"/v1/clients/{_path_part(id)}"
-        self._server.request("DELETE", path, done=(UnknownTask,), params={"examples": "true"})
+        return self._removal("DELETE", path, done=(UnknownTask,), params={"examples": "true"})
 
     def rotate(self, id: str) -> str:
         """A new token in place of the client's old one; a client that was revoked is let in again."""

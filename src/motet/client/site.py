@@ -112,17 +112,28 @@ def send(
     return total
 
 
+@dataclass(frozen=True)
+class Removal:
+    """How many examples were removed or replaced, the ids of those that are not stored, and whether the old values have
+    left the server's files already."""
+
+    count: int
+    missing: list[str]
+    erased: bool
+
+
 def replace(
     me: Client,
     examples: Examples,
     advance: Callable[[int], object],
     client: str = "",
     done_clients: Collection[str] = (),
-) -> int:
-    """Put each example of a table in the place of the stored one with its id; returns how many. See ``send``."""
+) -> Removal:
+    """Put each example of a table in the place of the stored one with its id. See ``send``."""
+    erased = True  # by the last request: if nothing of that is left, nothing of the earlier ones is
     for k, (id, x, y, noise) in enumerate(zip(examples.ids, *examples.triples)):
         try:
-            me.replace(id, x, y, noise)
+            erased = me.replace(id, x, y, noise)
         except (Unauthorized, Forbidden):
             raise
         except MotetError as error:
@@ -130,30 +141,22 @@ def replace(
             note = _done(examples, k, client, done_clients, "are replaced, and replacing them again changes nothing")
             raise _named(error, examples, place, client, note) from None
         advance(1)
-    return len(examples.ids)
-
-
-@dataclass(frozen=True)
-class Removal:
-    """How many examples were removed, and the ids of those that are not stored."""
-
-    removed: int
-    missing: list[str]
+    return Removal(len(examples.ids), [], erased)
 
 
 def remove(me: Client, ids: Sequence[str], advance: Callable[[int], object] = lambda _: None) -> Removal:
     """Remove examples by their ids, all that are stored."""
-    missing: list[str] = []
+    missing, erased = list[str](), True
     for k, id in enumerate(ids):
         try:
-            me.remove(id)
+            erased = me.remove(id)
         except UnknownExample:
             missing.append(id)
         except MotetError as error:
             done = f"; {count(k - len(missing), 'example')} removed before" if k > len(missing) else ""
             raise error.reworded(f"{error}{done}") from None
         advance(1)
-    return Removal(len(ids) - len(missing), missing)
+    return Removal(len(ids) - len(missing), missing, erased)
 
 
 def remove_rows(me: Client, examples: Examples, advance: Callable[[int], object], *_: object) -> Removal:

@@ -144,6 +144,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
             handler,
             methods=[method],
             dependencies=GUARDS[caller],
+            responses=routes.REMOVAL_RESPONSES if handler in routes.REMOVALS else {},
             openapi_extra={"x-caller": caller},
             route_class_override=routes.DirectRoute if handler is routes.send else APIRoute,
         )

@@ -29,6 +29,7 @@ from motet.server.bodies import (
 )
 from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import docs_page, study_page
+from motet.server.service import Service
 from motet.store import clients, releases
 from motet.store import examples as stored
 from motet.study.limits import check_example, check_examples
@@ -37,6 +38,9 @@ from motet.text import utc
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
+REMOVAL_RESPONSES: dict[int | str, dict[str, Any]] = {
+    202: {"description": "Deleted, and in no later release; the bytes leave the database's files later: see note."}
+}
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 
@@ -159,26 +163,35 @@ async def my_coefficients(me: CallerDep) -> dict[str, Any]:
     return (await me.service.coefficients(me.id)).to_dict()
 
 
-async def replace_example(me: CallerDep, id: Id, request: Request) -> dict[str, str]:
-    """Replace one of the client's examples; the old values leave the disk before the response. Returns the id."""
+async def replace_example(me: CallerDep, id: Id, request: Request, response: Response) -> dict[str, Any]:
+    """Replace one of the client's examples, and erase the old values from the database's files. Returns the id."""
     study, bodies = me.service.study, me.service.bodies
     body = await bodies.read(request, me.id, bodies.example)
     row, y, noise = check_example(study, body.x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
-    await me.service.write(partial(stored.replace, client=me.id, example=example), scrub=True)
-    return {"id": id}
+    _, erased = await me.service.remove(partial(stored.replace, client=me.id, example=example))
+    return {"id": id} | erasure(me.service, erased, response)
 
 
-async def remove_example(me: CallerDep, id: Id) -> dict[str, str]:
-    """Delete one of the client's examples; it leaves the disk before the response. Returns the id."""
-    await me.service.write(partial(stored.remove, client=me.id, id=id), scrub=True)
-    return {"id": id}
+async def remove_example(me: CallerDep, id: Id, response: Response) -> dict[str, Any]:
+    """Delete one of the client's examples, and erase it from the database's files. Returns the id."""
+    _, erased = await me.service.remove(partial(stored.remove, client=me.id, id=id))
+    return {"id": id} | erasure(me.service, erased, response)
 
 
-async def forget_me(me: CallerDep) -> dict[str, int]:
-    """Delete the client with all its examples; its token is no longer valid. Returns how many examples were deleted."""
-    removed = await me.service.write(partial(clients.forget, client=me.id), scrub=True, access=True)
-    return {"removed": removed}
+async def forget_me(me: CallerDep, response: Response) -> dict[str, Any]:
+    """Delete the client with all its examples, and erase them from the database's files; its token is no longer valid.
+    Returns how many examples were deleted."""
+    removed, erased = await me.service.remove(partial(clients.forget, client=me.id), access=True)
+    return {"removed": removed} | erasure(me.service, erased, response)
+
+
+def erasure(service: Service, erased: bool, response: Response) -> dict[str, Any]:
+    """Fields of the response to a removal: 200 if the files have nothing of it any more, else 202."""
+    if erased:
+        return {"erased": True}
+    response.status_code = 202
+    return {"erased": False, "note": f"deleted, and in no later release; {service.store.delay}"}
 
 
 # --- the operator ---
@@ -203,14 +216,15 @@ async def list_clients(
     return {"clients": page, "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
-async def remove_client(service: ServiceDep, id: Id, examples: bool = False) -> dict[str, Any]:
-    """Make a client's token invalid; its examples stay. With examples=true, delete the client with all its examples.
+async def remove_client(service: ServiceDep, id: Id, response: Response, examples: bool = False) -> dict[str, Any]:
+    """Make a client's token invalid; its examples stay. With examples=true, delete the client with all its examples,
+    and erase them from the database's files.
 
     Returns the id, and how many examples were removed.
     """
     if examples:
-        removed = await service.write(partial(clients.forget, client=id), scrub=True, access=True)
-        return {"id": id, "removed": removed}
+        removed, erased = await service.remove(partial(clients.forget, client=id), access=True)
+        return {"id": id, "removed": removed} | erasure(service, erased, response)
     await service.write(partial(clients.revoke, client=id), access=True)
     return {"id": id, "removed": 0}
 
@@ -221,6 +235,9 @@ async def rotate(service: ServiceDep, id: Id) -> dict[str, str]:
     Returns the id and the token, shown only here.
     """
     return {"id": id, "token": await service.write(partial(clients.rotate, client=id), access=True)}
+
+
+REMOVALS = (replace_example, remove_example, forget_me, remove_client)
 
 
 async def metrics(service: ServiceDep) -> Response:

@@ -207,14 +207,19 @@ class Service:
         with self.store.snapshot() as connection:
             return command(connection)
 
-    async def write(self, command: Callable[[Connection], T], *, scrub: bool = False, access: bool = False) -> T:
+    async def write(self, command: Callable[[Connection], Any], *, scrub: bool = False, access: bool = False) -> Any:
         """Queue a command and wait until it is durable; ``access`` if it makes a token invalid."""
-        waiting: asyncio.Future[T] = self._loop.create_future()
+        waiting: asyncio.Future[Any] = self._loop.create_future()
         self.writer.submit(command, scrub=scrub).add_done_callback(partial(_hand_over, waiting))
         result = await waiting
         if access:
             self._client_ids = {}
         return result
+
+    async def remove(self, command: Callable[[Connection], T], *, access: bool = False) -> tuple[T, bool]:
+        """``write`` for a command that deletes; also whether what it deleted has left the database's files."""
+        removal = await self.write(command, scrub=True, access=access)
+        return removal.result, await asyncio.wrap_future(removal.erased)
 
 
 def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:

@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidData, UnknownTask
 from motet.store.log import append, take_numbers
-from motet.store.schema import clients, examples
-from motet.store.store import Connection, put, setting
+from motet.store.schema import clients, examples, log
+from motet.store.store import Connection, mark_deletion, put, setting
 
 NAMES_PER_QUERY = 500
 # Built once: every addition of examples uses it.
@@ -119,7 +119,9 @@ def forget(connection: Connection, client: str) -> int:
     count = summary(connection, client).count
     connection.execute(delete(examples).where(examples.c.client == client))
     connection.execute(delete(clients).where(clients.c.id == client))
+    connection.execute(update(log).where(log.c.client == client, log.c.kind != "add").values(example=None))
     append(connection, number, "forget", client)
+    mark_deletion(connection)
     _renew_access_mark(connection)
     return count
 

@@ -23,6 +23,8 @@ from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
 
+SCRUB_WAIT_SECONDS = 0.05  # for readers to end, while writers wait
+
 
 class Dialect(ABC):
     """One kind of database: how to open it, scrub it after a removal, check it and copy it.
@@ -35,6 +37,8 @@ class Dialect(ABC):
     extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
     check_advice: ClassVar[str] = ""  # if another program checks its pages
     backup_advice: ClassVar[str] = ""  # if another program makes its backups
+    erases: ClassVar[bool] = False  # whether ``scrub`` removes deleted rows from the files
+    delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
     @abstractmethod
@@ -57,10 +61,12 @@ class Dialect(ABC):
         del url
         return lambda: None
 
-    def scrub(self, engine: Engine) -> bool:
-        """Remove deleted rows from the files too; False if a reader kept them there."""
-        del engine
-        return True
+    def scrub(self, url: URL, *, compact: bool) -> bool:
+        """Remove deleted rows from the files too, if ``erases``; False if a reader needs them still.
+
+        ``compact``: also from pages where they were before other rows moved them.
+        """
+        raise NotImplementedError
 
     def damage(self, connection: Connection) -> list[str]:
         """What a check of pages, indexes and foreign keys reports."""
@@ -81,6 +87,8 @@ class SQLite(Dialect):
 
     name = "SQLite"
     advice = "check the path and its permissions; restore a backup if the file is damaged"
+    erases = True
+    delay = "the bytes leave the database's files in some minutes, or when no program reads the old ones any more"
     pragmas = (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -88,6 +96,7 @@ class SQLite(Dialect):
         "foreign_keys = ON",
         "busy_timeout = 10000",
         "cache_size = -65536",  # 64 MB: clients' rows lie apart
+        "temp_store = MEMORY",  # a file elsewhere would have rows that nobody scrubs
     )
 
     def open(self, url: URL) -> Engine:
@@ -115,10 +124,21 @@ class SQLite(Dialect):
         event.listen(engine, "begin", begin)
         return engine
 
-    def scrub(self, engine: Engine) -> bool:
-        """SQLite overwrites what is deleted, but its write-ahead log keeps the old pages until it is emptied."""
-        with engine.connect() as connection:
-            return not connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
+    def scrub(self, url: URL, *, compact: bool) -> bool:
+        """SQLite overwrites a row that is deleted, but its write-ahead log keeps the old pages until it is emptied, and
+        a page from which other rows were moved may have a copy until the file is written anew.
+
+        The log is emptied before that too: otherwise each attempt beside a reader would add the whole file to it.
+        """
+        with closing(self._connect(url, SCRUB_WAIT_SECONDS)) as connection:
+            for pragma in ("secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"):
+                connection.execute(f"PRAGMA {pragma}").close()
+            if not _empty_log(connection):
+                return False
+            if not compact:
+                return True
+            connection.execute("VACUUM")
+            return _empty_log(connection)
 
     def damage(self, connection: Connection) -> list[str]:
         pages = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
@@ -126,14 +146,28 @@ class SQLite(Dialect):
         return pages + [f"table {row[0]}: a row whose client does not exist" for row in orphans]
 
     def file(self, url: URL) -> Path:
-        return Path(str(url.database))
+        if not url.database or url.database.startswith((":memory:", "file:")):
+            raise InvalidStore(f"store.url: expected the path of a file, got {brief(str(url.database))}")
+        return Path(url.database)
+
+    def _connect(self, url: URL, seconds: float) -> sqlite3.Connection:
+        """Without SQLAlchemy, to a file that exists; waits for others at most so long."""
+        address = f"{self.file(url).absolute().as_uri()}?mode=rw"
+        return sqlite3.connect(address, timeout=seconds, isolation_level=None, uri=True)
 
     def copy(self, url: URL, target: Path) -> None:
         try:
-            with closing(sqlite3.connect(self.file(url), timeout=60, isolation_level=None)) as source:
+            with closing(self._connect(url, 60.0)) as source:
                 source.execute("VACUUM INTO ?", (str(target),))
         except sqlite3.Error as error:
             raise InvalidStore(f"{url.database}: cannot be copied: {error}; check it with motet verify") from None
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Most of it while others write; then all of it, if readers of old pages end within the connection's time-out."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+    (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 class PostgreSQL(Dialect):
@@ -142,6 +176,7 @@ class PostgreSQL(Dialect):
     extra = "postgres"
     check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
     backup_advice = "back it up with pg_dump"
+    delay = "PostgreSQL overwrites its old rows and its log in its own time"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     def open(self, url: URL) -> Engine:

@@ -21,7 +21,7 @@ from motet.model.model import Model
 from motet.store.clients import change_counts, summary
 from motet.store.log import append, lock, take_numbers
 from motet.store.schema import PRESENT, examples, log
-from motet.store.store import Connection, insert_rows
+from motet.store.store import Connection, insert_rows, mark_deletion
 
 IDS_PER_QUERY = 500
 
@@ -156,6 +156,7 @@ def _alter(connection: Connection, kind: str, client: str, id: str, values: dict
     if not connection.execute(update(examples).where(stored).values(sequence=number, **values)).rowcount:
         raise UnknownExample(f"there is no example {id!r} to {kind}")
     append(connection, number, kind, client, id)
+    mark_deletion(connection)
 
 
 # --- reading ---

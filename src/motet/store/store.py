@@ -7,8 +7,10 @@ the caller began.
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeAlias
@@ -20,9 +22,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from motet.errors import Busy, InvalidStore
 from motet.store import schema
 from motet.store.dialects import parse
+from motet.store.scrubber import Scrubber
 from motet.study.study import Study
 
 Connection: TypeAlias = sqlalchemy.Connection
+OPEN_WAIT_SECONDS = 1.0  # for what an earlier process did not scrub
+REST_BYTES_PER_SECOND = 2_000_000  # of the file: writing it anew holds writes, so they get this time after it
 ROWS_PER_STATEMENT = (*range(1, 100), 100, 200, 400, 800)  # fewer than the 128 statements that Python's SQLite caches
 
 
@@ -33,15 +38,16 @@ class Store:
     """
 
     def __init__(self, url: str, *, serving: bool = False) -> None:
-        self._dialect, parsed = parse(url)
-        self._unlock = self._dialect.lock_server(parsed) if serving else lambda: None
-        self.engine = self._dialect.open(parsed)
-        with refusing(str(parsed.database), self._dialect.advice):
-            with self.transaction() as connection:
-                _create_or_upgrade(connection)
-            self.scrub()  # an earlier process may have ended between a removal and this
+        self._dialect, self._url = parse(url)
+        self._unlock = self._dialect.lock_server(self._url) if serving else lambda: None
+        self.engine = self._dialect.open(self._url)
+        with refusing(str(self._url.database), self._dialect.advice), self.transaction() as connection:
+            _create_or_upgrade(connection)
+        self._scrubber = Scrubber(self._try_to_scrub)
+        wait([self.scrub()], timeout=OPEN_WAIT_SECONDS)  # an earlier process may have ended before it did
 
     def close(self) -> None:
+        self._scrubber.close()
         self.engine.dispose()
         self._unlock()
 
@@ -61,9 +67,35 @@ class Store:
         except SQLAlchemyError as error:
             raise unavailable(error) from error
 
-    def scrub(self) -> bool:
-        """Remove deleted rows from the files too; False if a reader kept them there."""
-        return self._dialect.scrub(self.engine)
+    # --- deleted rows leave the files ---
+
+    def scrub(self) -> Future[bool]:
+        """Remove deleted rows from the files too: True when they are gone, False if that takes long.
+
+        It is tried until it succeeds, on a thread of its own; ``delay`` is when.
+        """
+        if self._dialect.erases:
+            return self._scrubber.request()
+        never: Future[bool] = Future()
+        never.set_result(False)
+        return never
+
+    @property
+    def delay(self) -> str:
+        return self._dialect.delay
+
+    def _try_to_scrub(self) -> float | None:
+        with self.snapshot() as connection:
+            mark = setting(connection, "unscrubbed")
+        if not self._dialect.scrub(self._url, compact=mark != ""):
+            return None
+        if mark == "":
+            return 0.0
+        with self.transaction() as connection:
+            if setting(connection, "unscrubbed") == mark:  # nothing was deleted meanwhile
+                put(connection, "unscrubbed", "")
+        file = self._dialect.file(self._url)
+        return 0.0 if file is None else file.stat().st_size // REST_BYTES_PER_SECOND
 
 
 @contextmanager
@@ -124,14 +156,19 @@ def _create_or_upgrade(connection: Connection) -> None:
     version = setting(connection, "schema")
     if version is None:
         put(connection, "schema", str(schema.VERSION))
+        put(connection, "unscrubbed", "")
         connection.execute(schema.head.insert().values(one=1, sequence=0))
         return
-    if int(version) > schema.VERSION:
+    if not version.isdecimal() or int(version) > schema.VERSION:
         raise InvalidStore(f"this database is of schema {version}, this motet knows {schema.VERSION}: upgrade motet")
     for step in range(int(version), schema.VERSION):
         for statement in schema.MIGRATIONS[step]:
             connection.execute(text(statement))
     put(connection, "schema", str(schema.VERSION))
+    if setting(connection, "unscrubbed") is None:  # earlier versions kept ids of forgotten clients
+        forgotten = schema.log.c.client.not_in(select(schema.clients.c.id))
+        connection.execute(schema.log.update().where(schema.log.c.kind != "add", forgotten).values(example=None))
+        mark_deletion(connection)
 
 
 # --- settings that the database keeps of itself; ``clients`` and ``releases`` give each its type ---
@@ -146,3 +183,8 @@ def put(connection: Connection, key: str, value: str) -> None:
     present = schema.settings.update().where(schema.settings.c.key == key)
     if connection.execute(present.values(value=value)).rowcount == 0:
         connection.execute(schema.settings.insert().values(key=key, value=value))
+
+
+def mark_deletion(connection: Connection) -> None:
+    """Deleted rows may still be in the files until a ``scrub`` that begins after the commit."""
+    put(connection, "unscrubbed", secrets.token_hex(8))

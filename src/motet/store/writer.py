@@ -22,6 +22,13 @@ Command: TypeAlias = Callable[[Connection], Any]
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
 
 
+class Removal(NamedTuple):
+    """The result of a command that deletes; ``erased`` is whether the files have nothing of that any more."""
+
+    result: Any
+    erased: Future[bool]
+
+
 class Request(NamedTuple):
     """A command, whether what it deletes is to be removed from the files too, and who waits for the outcome."""
 
@@ -48,7 +55,6 @@ class Writer:
         self._store, self._reached, self._answer = store, reached, answer
         self._max_queued = max_queued
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._must_scrub = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -56,7 +62,7 @@ class Writer:
     def submit(self, command: Command, *, scrub: bool = False) -> Future[Any]:
         """Queue a command; its future has the result, or the refusal, once it is durable.
 
-        ``scrub`` removes what the command deleted from the files too, before it is answered.
+        With ``scrub`` the result is a ``Removal``: what the command deleted is to leave the files too.
         """
         if self._closed or self._queue.qsize() >= self._max_queued:
             raise Busy("the server has more to write than it can take now: try again in a second")
@@ -90,14 +96,20 @@ class Writer:
         try:
             results = commit(self._store, [request.command for request in batch], reached=self._reached)
             self._reached("after commit")
-            self._must_scrub = self._must_scrub or any(request.scrub for request in batch)
-            if self._must_scrub:  # if a reader prevents it, the next write tries again
-                self._must_scrub = not self._store.scrub()
+            if any(request.scrub for request in batch):
+                results = _with_erasure(batch, results, self._store.scrub())
         except SQLAlchemyError as error:
             results = [unavailable(error)] * len(batch)
         except Exception as error:  # the error is the answer, and the writer goes on
             results = [error] * len(batch)
         self._answer(partial(_settle, [request.future for request in batch], results))
+
+
+def _with_erasure(batch: list[Request], results: list[Any], erased: Future[bool]) -> list[Any]:
+    return [
+        Removal(result, erased) if request.scrub and not isinstance(result, Exception) else result
+        for request, result in zip(batch, results)
+    ]
 
 
 def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
