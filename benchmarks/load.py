@@ -30,6 +30,7 @@ from motet.store.store import Store
 from motet.study.study import Study
 
 CONNECTIONS, SECONDS, SENDERS = 16, 4.0, 200
+OPERATOR = "the-operators-token"
 FLOODS = itertools.count()  # so that no id comes twice
 STUDY = """
 [study]
@@ -104,12 +105,12 @@ def served(every: str = "1h") -> Iterator[tuple[Path, int, int]]:
         port, path = free_port(), Path(folder) / "study.toml"
         path.write_text(STUDY.format(every=every, port=port), encoding="utf-8")
         command = ["-m", "motet", "serve", str(path)]
-        with process(command, port, MOTET_OPERATOR_TOKEN="operator", OPENBLAS_NUM_THREADS="1") as pid:
+        with process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid:
             yield path, port, pid
 
 
 def enrolled(port: int, number: int) -> list[str]:
-    with Client(f"http://127.0.0.1:{port}", token="operator") as operator:
+    with Client(f"http://127.0.0.1:{port}", token=OPERATOR) as operator:
         return [client.token for client in operator.enroll([f"client {k}" for k in range(number)])]
 
 

@@ -116,7 +116,7 @@ def memory(study: Path) -> tuple[int, int]:
         study.write_text(STUDY.format(port=port), encoding="utf-8")
         return study
 
-    with running_server(write, range(8000, 9000), "operator") as begun, Client(begun.url) as anyone:
+    with running_server(write, range(8000, 9000), "the-operators-token") as begun, Client(begun.url) as anyone:
         server = next(p for p in psutil.Process().children(recursive=True) if "serve" in p.cmdline())
         (publisher,) = server.children()
         for _ in islice(anyone.releases(), RELEASES):

@@ -37,12 +37,14 @@ commands, with exit code 2.
 |---|---|
 | `MOTET_URL` | the address of the server, in place of `--url` |
 | `MOTET_TOKEN` | a client's token |
-| `MOTET_OPERATOR_TOKEN` | the operator's token |
+| `MOTET_OPERATOR_TOKEN` | the operator's token, at least 16 letters |
+| `SSL_CERT_FILE` | certificates of the authorities to trust, in PEM, if the server's is of your own authority |
 | `MOTET_LOG_FORMAT` | `plain` or `json`, in place of `--log-format` |
 | `MOTET_BLAS_THREADS` | BLAS threads while Motet computes: a number, by default 1, or `all` |
 
 **Tokens** are never arguments. A command that needs one and finds no variable asks for it at a terminal, without
-showing it; without a terminal it fails.
+showing it; without a terminal it fails. A token that goes to another machine over `http://` is not encrypted: the
+command then prints a warning.
 
 **Tables** are CSV files, or Parquet files if pyarrow is installed (`pip install 'motet[tables]'`). They have a column
 `name` in a study with a catalogue, else the inputs' numbers in their order; `y`; and optionally `noise` (a variance, 1

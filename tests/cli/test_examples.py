@@ -149,3 +149,19 @@ def test_examples_are_taken_back_and_replaced(studies: Studies, tmp_path: Path) 
     refused(some, "got 2 that are not stored (a, none): motet export http", "; 1 other example removed")
     assert sorted(stored().values()) == [(7.0, 1.0), (8.0, 2.0)]
     assert good(motet(curves, "send", without, client=ole.token)).startswith("0 accepted, 3 already")  # gone for good
+
+
+def test_a_token_for_another_machine_is_not_sent_in_plain_text_without_a_warning(
+    studies: Studies, tmp_path: Path
+) -> None:
+    """One line, also where a command makes several connections; not in the way of a program."""
+    away, cem = studies.curves.url.replace("127.0.0.1", "0.0.0.0"), studies.clients["cem"].token
+    own = table(tmp_path / "own.csv", "x,y\n1,40\n")
+    plain = motet(away, "send", own, client=cem).result()
+    assert plain.err.splitlines()[0] == (
+        f"motet: {away} is not encrypted: whoever is on the way can read the token and the data; use an address with "
+        "https://"
+    )
+    assert (plain.code, plain.err.count("\n")) == (1, 2)
+    data = motet(away, "send", own, "--json", client=cem).result()
+    assert json.loads(data.err)["error"]["code"] == "invalid_data"

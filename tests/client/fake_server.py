@@ -47,7 +47,7 @@ class FakeServer:
     def client(self, token: str | None = TOKEN) -> Client:
         """A client of this server that never sleeps."""
         http = httpx.Client(transport=httpx.MockTransport(self))
-        return Client("http://study/", token, http=http, sleep=self.pauses.append)
+        return Client("https://study/", token, http=http, sleep=self.pauses.append)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)

@@ -20,7 +20,7 @@ class SmallServer:
         self.largest = 0
 
     def client(self) -> Client:
-        return Client("http://study", "token", http=httpx.Client(transport=httpx.MockTransport(self)), retries=0)
+        return Client("https://study", "token", http=httpx.Client(transport=httpx.MockTransport(self)), retries=0)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.method == "GET":

@@ -182,7 +182,7 @@ def test_active_estimate_is_the_engines() -> None:
 
 def test_a_release_that_comes_in_between_is_fetched_again() -> None:
     server, me = study()
-    stale = server._answer(httpx.Request("GET", "http://study/v1/me/coefficients"))
+    stale = server._answer(httpx.Request("GET", "https://study/v1/me/coefficients"))
     server.engine = learned(1.0)
     server.failures = [stale]
     assert me.estimate().release.digest == server.release.digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -60,7 +61,7 @@ def test_unreachable_says_what_was_tried() -> None:
     with pytest.raises(Unreachable) as caught:
         me.study()
     assert str(caught.value) == (
-        "GET http://study/v1/study failed after 6 attempts: ConnectError: refused; check address and network"
+        "GET https://study/v1/study failed after 6 attempts: ConnectError: refused; check address and network"
     )
     assert len(server.pauses) == 5
     server.failures = [httpx.Response(502)] * 6
@@ -176,7 +177,7 @@ def test_where_the_token_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTET_TOKEN", "from-outside")
     with httpx.Client(transport=httpx.MockTransport(server)) as http:
         for given in (None, "given", ""):
-            with Client("http://study", given, http=http) as client:
+            with Client("https://study", given, http=http) as client:
                 client.disclosed()
         assert not http.is_closed
     sent = [request.headers.get("Authorization") for request in server.requests]
@@ -186,8 +187,28 @@ def test_where_the_token_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bad", [f"{TOKEN}\n", f"Bearer {TOKEN}", f"{TOKEN}é"])
 def test_a_token_that_cannot_be_sent_is_refused_unseen(bad: str) -> None:
     with pytest.raises(InvalidData) as caught:
-        Client("http://study", bad)
+        Client("https://study", bad)
     assert TOKEN not in str(caught.value)
+
+
+def test_a_token_is_not_sent_in_plain_text_without_a_warning() -> None:
+    """To this machine it is, silently: warnings are errors here."""
+    for url in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://study.example.org"):
+        Client(url, TOKEN).close()
+    Client("http://study.example.org", "").close()
+    match = r"http://study\.example\.org is not encrypted: .* https://"
+    with pytest.warns(UserWarning, match=match) as shown, Client("http://study.example.org", TOKEN) as me:
+        me.with_token("another")
+    assert [warning.filename for warning in shown] == [__file__] * 2
+    assert TOKEN not in str(shown[0].message)
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate", encoding="utf-8")
+    for file in (tmp_path / "none.pem", tmp_path / "ca.pem"):
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        with pytest.raises(InvalidData, match=f"expected certificates of authorities in PEM, got SSL_CERT_FILE={file}"):
+            Client("https://study")
 
 
 @pytest.mark.parametrize("url", ["", "study:8000", "ftp://study", "http://me:pass@study", "http://study/?token=pass"])

@@ -40,7 +40,7 @@ def test_releases_follow_the_stream_and_survive_its_loss() -> None:
         return httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=opened[0])
 
     with httpx.Client(transport=httpx.MockTransport(serve)) as http:
-        coming = Client("http://study", http=http, sleep=server.pauses.append).releases()
+        coming = Client("https://study", http=http, sleep=server.pauses.append).releases()
         digests = [release.digest for release in islice(coming, 4)]
         coming.close()
     assert digests == [learned(k).disclose().digest for k in (0.0, 1.0, 2.0, 1.0)]
@@ -60,7 +60,7 @@ def test_releases_are_looked_for_where_there_is_no_stream(answer: httpx.Response
         server.engine = learned(float(len(waited) // 2))
 
     with httpx.Client(transport=httpx.MockTransport(server)) as http:
-        me = Client("http://study", http=http, sleep=sleep)
+        me = Client("https://study", http=http, sleep=sleep)
         me.disclosed()
         server.fixed["GET /v1/disclosed"] = refusal(404, "not_released")
         found = [release.digest for release in islice(me.releases(poll=5.0), 2)]

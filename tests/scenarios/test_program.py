@@ -19,7 +19,7 @@ import pytest
 import trustme
 
 from motet import Client
-from tests.cli.program import ENVIRONMENT, refused, run
+from tests.cli.program import ENVIRONMENT, good, refused, run, table
 from tests.scenarios.harness import CURVES, END, START, Program, free_port, poll, program, write_study
 from tests.store.local_study import EXACT as LOCAL
 from tests.store.local_study import local_study
@@ -36,6 +36,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, s
     signed, context = authority.issue_cert("127.0.0.1"), ssl.create_default_context()
     signed.cert_chain_pems[0].write_to_path(folder / "cert.pem")
     signed.private_key_pem.write_to_path(folder / "key.pem")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
     authority.configure_trust(context)
     return folder / "cert.pem", folder / "key.pem", context
 
@@ -101,6 +102,10 @@ def test_at_a_terminal_it_speaks_plainly_and_over_tls_and_ctrl_c_stops_it(
             assert operator.release_now() == 1
         with httpx.Client() as stranger, pytest.raises(httpx.ConnectError, match="certificate"):
             stranger.get(f"{url}/healthz")
+        trusted = {"MOTET_URL": url, "SSL_CERT_FILE": str(certfile.with_name("authority.pem"))}
+        sent = run("send", table(tmp_path / "own.csv", "client,x,y\nann,1.5,2\n"), MOTET_TOKEN=ann.token, **trusted)
+        assert good(sent) == "1 accepted, 0 already stored; 2 in total.\n"
+        refused(run("status", MOTET_URL=url), "CERTIFICATE_VERIFY_FAILED", "set SSL_CERT_FILE to that authority's file")
         at.wait_for("release 1 is out (exact)")
         at.type(CTRL_C)
         assert at.end() == 0

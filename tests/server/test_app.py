@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 
 from motet import Disclosed
-from motet.errors import InvalidStore, MotetError
+from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.server.app import ROUTES, STATUS
 from motet.server.pages import CALLERS
-from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, operator_token
+from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, chosen_token, operator_token, serve
 from motet.store.clients import hash_token
 from motet.store.releases import pin
 from motet.store.store import Store, put, setting
@@ -248,10 +248,22 @@ def test_a_rate_below_one_a_second_lets_a_request_through(exact: World) -> None:
 def test_an_empty_operator_token_in_the_environment_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTET_OPERATOR_TOKEN", " ")
     store, shown_tokens = Store(f"sqlite:///{tmp_path / 'study.db'}"), list[str]()
-    first = operator_token(store, shown_tokens.append)
+    first = operator_token(store, chosen_token(), shown_tokens.append)
     assert first == OperatorToken(hash_token(shown_tokens[0]), shown_tokens[0])
-    assert operator_token(store, shown_tokens.append) == OperatorToken(first.hash)
+    assert operator_token(store, chosen_token(), shown_tokens.append) == OperatorToken(first.hash)
     store.close()
+
+
+@pytest.mark.parametrize("token", ["abc", "fifteen-letters", "sixteen letters and spaces", "sixteen-lettérs-and-more"])
+def test_an_operator_token_that_is_short_or_cannot_be_sent_is_refused(
+    token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTET_OPERATOR_TOKEN", token)
+    (tmp_path / "study.toml").write_text(EXACT, encoding="utf-8")
+    with pytest.raises(InvalidStudy, match="MOTET_OPERATOR_TOKEN: expected at least 16 ASCII letters") as refused:
+        serve(tmp_path / "study.toml", port=0, show_token=print, show_ready=print)
+    assert token not in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]  # nothing was begun
 
 
 def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: World) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,10 +184,13 @@ def _write_section(formatter: Any, title: str, rows: Sequence[tuple[Any, Any]]) 
 def errors_shown(*, as_json: bool) -> Iterator[None]:
     """An error of the package or the system becomes one line on standard error, and exit code 1.
 
-    With ``--json`` the line is JSON of the server's shape, ``{"error": {"code", "message", "where"}}``.
+    With ``--json`` the line is JSON of the server's shape, ``{"error": {"code", "message", "where"}}``. A warning is a
+    line too, and left out of JSON.
     """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: None if as_json else _print_error(str(message))
+            yield
     except MotetError as error:
         code, message, where = error.code, str(error), error.where
     except ModuleNotFoundError as error:
@@ -202,6 +206,12 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
         message = f"cannot use {path}: {error.strerror}; check the path and its permissions" if path else str(error)
     else:
         return
-    body = {"error": {"code": code, "message": message, "where": where}}
-    sys.stderr.write(f"{json.dumps(body)}\n" if as_json else f"motet: {printable(message)}\n")
+    if as_json:
+        sys.stderr.write(json.dumps({"error": {"code": code, "message": message, "where": where}}) + "\n")
+    else:
+        _print_error(message)
     raise typer.Exit(1)
+
+
+def _print_error(message: str) -> None:
+    sys.stderr.write(f"motet: {printable(message)}\n")

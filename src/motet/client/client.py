@@ -73,7 +73,8 @@ class _Cache:
 class Client:
     """A study's server at ``url``; ``token`` is by default that of MOTET_TOKEN, and "" means none.
 
-    ``retries`` is how often a request is repeated. If ``http`` is given it keeps its own settings and is not closed.
+    ``retries`` is how often a request is repeated. If ``http`` is given it keeps its own settings and is not closed; by
+    default the authorities of SSL_CERT_FILE are trusted, if it is set. A token for another machine without https warns.
     """
 
     def __init__(

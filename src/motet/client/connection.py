@@ -6,9 +6,12 @@ growing pauses. This module knows HTTP and nothing of studies; ``motet.client.cl
 
 from __future__ import annotations
 
+import os
 import random
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
+from ipaddress import ip_address
 from typing import Any
 
 import httpx
@@ -29,6 +32,7 @@ from motet.text import count, printable
 
 MAX_WAIT_SECONDS = 60.0  # that a server may ask for
 MAX_MESSAGE_LETTERS = 600
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that httpx reads
 
 
 class Connection:
@@ -46,10 +50,10 @@ class Connection:
     ) -> None:
         self.url = _checked_url(url)
         self.sleep = sleep
-        self._token = _checked_token(token)
+        self._token = _checked_token(token, self.url)
         self._retries = retries
         self._closes_http = http is None
-        self._http = httpx.Client(timeout=timeout) if http is None else http
+        self._http = _http(timeout) if http is None else http
 
     @property
     def has_token(self) -> bool:
@@ -58,7 +62,7 @@ class Connection:
     def with_token(self, token: str) -> Connection:
         """The same connection with another token."""
         other = copy(self)
-        other._token, other._closes_http = _checked_token(token), False
+        other._token, other._closes_http = _checked_token(token, self.url), False
         return other
 
     def close(self) -> None:
@@ -220,8 +224,30 @@ def _checked_url(url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def _checked_token(token: str) -> str:
-    """A token that may stand in a header; the message never shows it."""
+def _checked_token(token: str, url: str) -> str:
+    """A token that may stand in a header; the message never shows it. Warns if it will be sent in plain text."""
     if not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidData("a token has only ASCII letters, and no spaces or line ends: copy it again, without quotes")
+    if token and url.startswith("http:") and not _is_this_machine(httpx.URL(url).host):
+        warnings.warn(
+            f"{url} is not encrypted: whoever is on the way can read the token and the data; use an address with "
+            "https://",
+            stacklevel=4,  # where the client was made, and once for each such place
+        )
     return token
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _http(timeout: float) -> httpx.Client:
+    try:
+        return httpx.Client(timeout=timeout)
+    except OSError as error:  # it reads the authorities that it trusts
+        files = [f"{name}={value}" for name in CERTIFICATES if (value := os.environ.get(name))]
+        got = f"{' '.join(files)}: {error.strerror or error}"
+        raise InvalidData(f"expected certificates of authorities in PEM, got {got}; correct or unset it") from None

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
@@ -37,6 +38,7 @@ from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
 MAX_HEAD_BYTES = 65_536  # of a request without its body
+MIN_TOKEN_LETTERS = 16  # of an operator's token that was not made here
 GRACE_SECONDS = 5  # for requests that are under way when the server stops
 PUBLISHER_STOP_SECONDS = 5.0
 
@@ -66,10 +68,11 @@ def serve(
     """
     study = Study.load(path)
     _check_tls(certfile, keyfile)
+    chosen = chosen_token()
     listener = _listen(path, host or study.server.host, study.server.port if port is None else port)
     log_to_stderr(log_format, log_level)
     store = _open(study)
-    token = operator_token(store, show_token)
+    token = operator_token(store, chosen, show_token)
     address = _address(listener, "http" if certfile is None else "https")
 
     def announce() -> None:
@@ -77,6 +80,8 @@ def serve(
             show_ready(study.name, address, token.new)
         else:
             LOG.info("serving %s at %s", study.name, address)
+        if certfile is None and not ip_address(listener.getsockname()[0]).is_loopback:
+            LOG.warning("without TLS, tokens and examples cross the network unencrypted: use --certfile, or a proxy")
         if not study.private:
             LOG.warning("releases of this study are without noise: two of them show what a client sent in between")
 
@@ -167,9 +172,21 @@ def _open(study: Study) -> Store:
     return store
 
 
-def operator_token(store: Store, show: Callable[[str], None]) -> OperatorToken:
-    """From MOTET_OPERATOR_TOKEN unless it is empty, from an earlier start, or made now and shown."""
-    token, new = os.environ.get("MOTET_OPERATOR_TOKEN", "").strip() or None, None
+def chosen_token() -> str | None:
+    """The operator's token in MOTET_OPERATOR_TOKEN, None if it is empty; one that could be guessed is refused."""
+    token = os.environ.get("MOTET_OPERATOR_TOKEN", "").strip()
+    letters = token.isascii() and token.isprintable() and " " not in token  # else no client could send it
+    if token and (len(token) < MIN_TOKEN_LETTERS or not letters):
+        raise InvalidStudy(
+            f"MOTET_OPERATOR_TOKEN: expected at least {MIN_TOKEN_LETTERS} ASCII letters without spaces, got "
+            f"{len(token)}{'' if letters else ' with others'}; make one with: openssl rand -hex 32"
+        )
+    return token or None
+
+
+def operator_token(store: Store, token: str | None, show: Callable[[str], None]) -> OperatorToken:
+    """The one that was chosen, or else of an earlier start, or made now and shown."""
+    new = None
     with store.transaction() as connection:
         stored = operator_hash(connection)
         if token is None and stored is not None:
