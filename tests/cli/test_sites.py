@@ -138,12 +138,12 @@ def test_a_site_corrects_what_it_sent(clinic: Clinic) -> None:
     named = clinic.file("named.csv", "client,hours,y,id\np4,33,4,named\n")
     other = clinic.file("other.csv", "client,hours,y,id\np4,34,5,named\np3,1,1,other\n")
     good(motet(server, "send", slip, "--tokens", tokens))
-    assert good(motet(server, "replace", named, "--tokens", tokens)) == "1 example replaced.\n"
+    assert good(motet(server, "replace", named, "--tokens", tokens)).startswith("1 example replaced.")
     refused(
         motet(server, "replace", other, "--tokens", tokens),
         "other.csv, row 3, client p3: there is no example 'other' to replace; all rows of 1 client (p4) are replaced",
     )
-    assert good(motet(server, "remove", "--examples", slip, "--tokens", tokens)) == "3 examples removed.\n"
+    assert good(motet(server, "remove", "--examples", slip, "--tokens", tokens)).startswith("3 examples removed.")
     with (
         server.client(clinic.token("p0")) as p0,
         server.client(clinic.token("p4")) as p4,

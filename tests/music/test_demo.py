@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -167,6 +168,40 @@ def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
     assert later[0] == "Still up at http://127.0.0.1:8001 for 12 s. Try in another terminal:"
     assert any(line.endswith("/me.csv --top 10 --url http://127.0.0.1:8001") for line in later)
     assert not any("send" in line for line in later)  # it would be in no release: the budget is spent
+
+
+WAITING = """
+import sys
+from motet.cli.app import main
+from motet.music import demo
+from tests.music.test_demo import state
+
+class Played:
+    state = state(10, done=True, url="http://127.0.0.1:8000", folder=".")
+    def __init__(self, *args, **settings): pass
+    def __enter__(self): return self
+    def __exit__(self, *error): pass
+    def check(self): pass
+
+demo.Demo, sys.argv = Played, ["motet", "demo"]
+main()
+"""
+
+
+def test_a_terminal_that_is_closed_ends_it_although_make_has_the_signal() -> None:
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with subprocess.Popen([sys.executable, "-c", WAITING], cwd=ROOT, **streams) as process:  # type: ignore[call-overload]
+        os.close(theirs)
+        said = b""
+        while b"Still up at" not in said:
+            said += os.read(ours, 65536)
+        assert process.poll() is None
+        os.close(ours)  # it has no controlling terminal, so nobody sends it a signal
+        try:
+            assert process.wait(START) == 0
+        finally:
+            process.kill()
 
 
 # --- mistakes ---

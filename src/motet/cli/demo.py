@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import shlex
 import shutil
 import signal
@@ -52,7 +53,7 @@ def demo(
             from motet.music.demo import Demo
 
         def over() -> bool:
-            return bool(signals) or time.monotonic() > end or (as_json and playing.state.done)
+            return bool(signals) or time.monotonic() > end or (as_json and playing.state.done) or _is_output_closed()
 
         with Demo(clients, exact=exact, seed=seed, port=port) as playing:
             if console.is_terminal:
@@ -67,7 +68,7 @@ def demo(
         playing.check()
         if as_json:
             show(playing.state.to_dict())
-        else:
+        elif not _is_output_closed():
             _print("Stopped, and its files are removed. Your own study: motet init STUDY.toml")
 
 
@@ -82,6 +83,16 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for number, handler in zip(numbers, handlers):
             signal.signal(number, handler)
+
+
+def _is_output_closed() -> bool:
+    """Whether the terminal was closed, or the reader of a pipe.
+
+    The system sends the signal of it to the first process of the terminal, which may be make, and make waits for us.
+    """
+    output = select.poll()
+    output.register(1, 0)
+    return bool(output.poll(0))
 
 
 def _require_server() -> None:
