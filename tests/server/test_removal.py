@@ -1,4 +1,4 @@
-"""Removals over HTTP: 200 means that the bytes are gone, 202 that they will be; and whose they may be."""
+"""Removals over HTTP: 200 means that the bytes are gone, 202 that they will be."""
 
 from __future__ import annotations
 

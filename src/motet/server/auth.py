@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
 
 from motet.errors import Forbidden
 from motet.server.service import Service
+from motet.store.clients import hash_token, require_token
+from motet.store.store import Connection
+from motet.store.writer import Command
 
 Authorization = Annotated[str | None, Header()]
 
 
 class Caller(NamedTuple):
-    """A client with a valid token, and the service that it calls."""
+    """A client whose token was valid when its request began, and the service that it calls."""
 
     service: Service
     id: str
+    token: str  # hashed
+
+    def checked(self, command: Command) -> Command:
+        """A command that is refused if the token is not valid any more when it is carried out."""
+
+        def run(connection: Connection) -> Any:
+            require_token(connection, self.id, self.token)
+            return command(connection)
+
+        return run
 
 
 async def service_of(request: Request) -> Service:
@@ -28,10 +41,11 @@ async def service_of(request: Request) -> Service:
 
 async def client_caller(request: Request, authorization: Authorization = None) -> Caller:
     service = await service_of(request)
-    client = await service.client(_token(authorization))
+    token = _token(authorization)
+    client = await service.client(token)
     if (seconds := service.seconds_to_wait(client)) is not None:
         raise HTTPException(429, "too many requests: slow down", {"Retry-After": str(int(seconds) + 1)})
-    return Caller(service, client)
+    return Caller(service, client, hash_token(token or ""))
 
 
 async def require_operator(request: Request, authorization: Authorization = None) -> None:

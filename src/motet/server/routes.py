@@ -122,7 +122,7 @@ def _addition(me: Caller, body: bytes) -> stored.Addition:
     study, new = me.service.study, me.service.bodies.examples(body).examples
     X, y, noise = check_examples(study, [one.x for one in new], [one.y for one in new], [one.noise for one in new])
     columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
-    return stored.Addition(me.id, columns, study.limits.examples_per_client)
+    return stored.Addition(me.id, columns, study.limits.examples_per_client, me.token)
 
 
 class DirectRoute(APIRoute):
@@ -169,20 +169,20 @@ async def replace_example(me: CallerDep, id: Id, request: Request, response: Res
     body = await bodies.read(request, me.id, bodies.example)
     row, y, noise = check_example(study, body.x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
-    _, erased = await me.service.remove(partial(stored.replace, client=me.id, example=example))
+    _, erased = await me.service.remove(me.checked(partial(stored.replace, client=me.id, example=example)))
     return {"id": id} | erasure(me.service, erased, response)
 
 
 async def remove_example(me: CallerDep, id: Id, response: Response) -> dict[str, Any]:
     """Delete one of the client's examples, and erase it from the database's files. Returns the id."""
-    _, erased = await me.service.remove(partial(stored.remove, client=me.id, id=id))
+    _, erased = await me.service.remove(me.checked(partial(stored.remove, client=me.id, id=id)))
     return {"id": id} | erasure(me.service, erased, response)
 
 
 async def forget_me(me: CallerDep, response: Response) -> dict[str, Any]:
     """Delete the client with all its examples, and erase them from the database's files; its token is no longer valid.
     Returns how many examples were deleted."""
-    removed, erased = await me.service.remove(partial(clients.forget, client=me.id), access=True)
+    removed, erased = await me.service.remove(me.checked(partial(clients.forget, client=me.id)), access=True)
     return {"removed": removed} | erasure(me.service, erased, response)
 
 

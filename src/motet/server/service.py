@@ -147,7 +147,7 @@ class Service:
             return id
         id = None if not token else await self.read(partial(clients.client_with_token, token=token))
         if id is None:
-            raise Unauthorized("expected the token of an enrolled client: Authorization: Bearer TOKEN")
+            raise Unauthorized(clients.INVALID_TOKEN)
         if len(ids) > MAX_CACHED_CLIENTS:
             ids.clear()
         ids[key] = id

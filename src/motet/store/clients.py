@@ -6,12 +6,12 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import RowMapping, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from motet.errors import InvalidData, UnknownTask
+from motet.errors import InvalidData, Unauthorized, UnknownTask
 from motet.store.log import append, take_numbers
 from motet.store.schema import clients, examples, log
 from motet.store.store import Connection, mark_deletion, put, setting
@@ -22,8 +22,9 @@ COUNTING = (
     update(clients)
     .where(clients.c.id.in_(bindparam("ids", expanding=True)))
     .values(count=clients.c.count + bindparam("change"))
-    .returning(clients.c.id, clients.c.count)
+    .returning(clients.c.id, clients.c.count, clients.c.token, clients.c.revoked)
 )
+INVALID_TOKEN = "expected the token of an enrolled client: Authorization: Bearer TOKEN"
 
 
 @dataclass(frozen=True)
@@ -126,18 +127,28 @@ def forget(connection: Connection, client: str) -> int:
     return count
 
 
-def change_counts(connection: Connection, changes: Mapping[str, int]) -> dict[str, int]:
+Tally: TypeAlias = tuple[int, str, bool]  # number of examples, hash of the token, whether that is revoked
+
+
+def change_counts(connection: Connection, changes: Mapping[str, int]) -> dict[str, Tally]:
     """Add to the clients' numbers of examples, and return the new ones; one statement for equal changes."""
     by_change: dict[int, list[str]] = {}
     for client, change in changes.items():
         by_change.setdefault(change, []).append(client)
-    counts: dict[str, int] = {}
+    counts: dict[str, Tally] = {}
     for change, ids in by_change.items():
-        counts |= {row[0]: row[1] for row in connection.execute(COUNTING, {"ids": ids, "change": change})}
+        counts |= {row[0]: row[1:] for row in connection.execute(COUNTING, {"ids": ids, "change": change})}
     for client in changes:
         if client not in counts:
             raise _unknown(client)
     return counts
+
+
+def require_token(connection: Connection, client: str, hashed: str) -> None:
+    """Refuse a token that became invalid since the request began; it stays valid until the end of the transaction."""
+    valid = (clients.c.id == client) & (clients.c.token == hashed) & clients.c.revoked.is_(False)
+    if connection.execute(select(clients.c.id).where(valid).with_for_update()).scalar() is None:
+        raise Unauthorized(INVALID_TOKEN)
 
 
 def _unknown(client: str) -> UnknownTask:

@@ -16,9 +16,9 @@ import numpy as np
 from sqlalchemy import Row, select, update
 
 from motet.arrays import Array, slices
-from motet.errors import TooMany, UnknownExample
+from motet.errors import TooMany, Unauthorized, UnknownExample
 from motet.model.model import Model
-from motet.store.clients import change_counts, summary
+from motet.store.clients import INVALID_TOKEN, change_counts, require_token, summary
 from motet.store.log import append, lock, take_numbers
 from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Connection, insert_rows, mark_deletion
@@ -88,23 +88,26 @@ class Addition:
     client: str
     columns: Sequence[Sequence[Any]]  # ids, inputs, outputs, noise: there may be many, so none is an object
     limit: int  # of examples per client
+    token: str | None = None  # the hash of the client's: the addition is refused if it is not valid any more
 
     @classmethod
-    def of(cls, client: str, new: Iterable[Example], limit: int) -> Addition:
-        return cls(client, list(zip(*new)), limit)
+    def of(cls, client: str, new: Iterable[Example], limit: int, token: str | None = None) -> Addition:
+        return cls(client, list(zip(*new)), limit, token)
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def __call__(self, connection: Connection) -> Added:
         lock(connection)
+        if self.token is not None:
+            require_token(connection, self.client, self.token)
         by_id = {example[0]: Example(*example) for example in reversed(list(zip(*self.columns)))}  # the first counts
         for id in _used(connection, self.client, list(by_id)):
             del by_id[id]
         new = list(reversed(by_id.values()))
         if not new:
             return Added(0, len(self), summary(connection, self.client).count)
-        (done,) = add_all(connection, [self.of(self.client, new, self.limit)])
+        (done,) = add_all(connection, [self.of(self.client, new, self.limit, self.token)])
         return dataclasses.replace(done, duplicates=len(self) - len(new))
 
 
@@ -116,20 +119,25 @@ def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
 
 
 def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
-    """All additions in a few statements; raises if an id was used, or a client is unknown or would have too many."""
+    """All additions in a few statements.
+
+    Raises if an id was used, a token is not valid any more, or a client is unknown or would have too many.
+    """
     first = take_numbers(connection, len(additions))
     totals = Counter[str]()
     for addition in additions:
         totals[addition.client] += len(addition)
-    counts = change_counts(connection, totals)
-    done = []
+    counts, later, done = change_counts(connection, totals), Counter[str](), []
     for addition in reversed(additions):
-        count, new = counts[addition.client], len(addition)
+        (count, token, revoked), new = counts[addition.client], len(addition)
+        if addition.token is not None and (revoked or addition.token != token):
+            raise Unauthorized(INVALID_TOKEN)
+        count -= later[addition.client]
         if count > addition.limit:
             limit = f"limit of {addition.limit} examples per client exceeded"
             raise TooMany(f"{limit}: {count - new} stored, {new} sent")
         done.append(Added(new, 0, count))
-        counts[addition.client] -= new
+        later[addition.client] += new
     numbered = list(enumerate(additions, start=first))
     rows = (zip(repeat(a.client), repeat(number), *a.columns) for number, a in numbered)
     insert_rows(connection, examples, chain.from_iterable(rows), totals.total())
