@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from motet.arrays import finite_number
 from motet.errors import InvalidData, MotetError
+from motet.text import suggestion
 
 PARQUET = (".parquet", ".pq")
 
@@ -45,8 +46,8 @@ class Table:
     def require(self, *columns: str) -> None:
         for column in columns:
             if column not in self.columns:
-                alike = [name for name in self.columns if name.casefold() == column.casefold()]
-                hint = f"; did you mean {alike[0]!r}? rename it to {column!r}" if alike else ""
+                alike = suggestion(column, self.columns)
+                hint = f"{alike} rename it to {column!r}" if alike else ""
                 hint = "; separate columns by commas" if len(self.columns) == 1 else hint
                 raise InvalidData(f"{self.file}: no column {column!r}; got {', '.join(self.columns):.80}{hint}")
 

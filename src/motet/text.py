@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 MAX_NAMES = 5  # in a list of names
@@ -49,6 +50,15 @@ def alternatives(*texts: str) -> str:
     """'"this", "that" or "another"'."""
     *first, last = (f'"{text}"' for text in texts)
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def suggestion(word: str, names: Iterable[str], n: int = 1, otherwise: Sequence[str] = ()) -> str:
+    """ "; did you mean 'name'?", with up to n names that resemble a word, whatever their case, or with the first of
+    ``otherwise``; empty if there are none."""
+    by_fold = {name.casefold(): name for name in names}
+    near = [by_fold[name] for name in difflib.get_close_matches(word[:MAX_LETTERS].casefold(), by_fold, n)]
+    near = near or list(otherwise[:1])
+    return f"; did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
 def printable(text: str, replacement: str = " ") -> str:

@@ -19,11 +19,11 @@ from tests.study.studies import DESIGN, NAMED, SHORT, changed, load, refused
 REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("study.name", {'"Curves"': '" "'}, 'expected a name, one line of text such as "Music taste", got " "'),
     ("study.name", {'name = "Curves"': ""}, "missing; expected a name"),
-    ("study.nam", {"name =": "nam ="}, "unknown key; did you mean name? [study] takes name"),
+    ("study.nam", {"name =": "nam ="}, "unknown key; did you mean 'name'? [study] takes name"),
     ("study", {'[study]\nname = "Curves"': ""}, "missing; expected a section with a name"),
     ("limits", {"[limits]\ny = [-5.0, 5.0]": "", "[study]": "limits = 3\n[study]"}, "expected a section, got 3"),
-    ("realease", {"[release]": "[realease]"}, "unknown key; did you mean release? a study takes study, model"),
-    ("model.epsilon", {"alpha": "epsilon"}, "unknown key; did you mean release.epsilon? [model] takes"),
+    ("realease", {"[release]": "[realease]"}, "unknown key; did you mean 'release'? a study takes study, model"),
+    ("model.epsilon", {"alpha": "epsilon"}, "unknown key; did you mean 'release.epsilon'? [model] takes"),
     ("model.zzz", {"alpha": "zzz = 1\nalpha"}, "unknown key; [model] takes lam, individual, common"),
     ("model.alpha", {"alpha = 0.5": ""}, "missing; expected a number from 0 to 1"),
     ("model.alpha", {"alpha = 0.5": "alpha = 1.5"}, "expected a number from 0 to 1, got 1.5"),
@@ -64,7 +64,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("basis.grid", {"dimension = 1": "dimension = 9"}, "expected at most 5000 points in all"),
     ("basis.grid.count", {"count = 5": "count = 1"}, "expected a whole number from 2 to 5000, got 1"),
     ("basis.grid.from", {"from = 0.0, ": ""}, "missing; expected a number"),
-    ("basis.grid.cont", {"count": "cont"}, "unknown key; did you mean count? [basis.grid] takes from, to, count"),
+    ("basis.grid.cont", {"count": "cont"}, "unknown key; did you mean 'count'? [basis.grid] takes from, to, count"),
     (
         "basis.points",
         {"grid": "# "},

@@ -5,14 +5,13 @@ scikit-learn turns a frame into an array and forgets which column is which; what
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from motet.errors import InvalidData
-from motet.text import first_few
+from motet.text import first_few, suggestion
 
 
 def columns_of(X: Any) -> list[Hashable]:
@@ -27,17 +26,11 @@ def split_tasks(X: Any, task: Hashable, *, required: bool) -> tuple[Any, Any]:
         raise InvalidData(f"expected a data frame with a column {task!r} of tasks, got {type(X).__name__}")
     if task in columns:
         return X[[column for column in columns if column != task]], X[task]
-    near = _nearest(task, columns)
-    if required or str(near).casefold() == str(task).casefold():
-        hint = "" if near is None else f"; did you mean {near!r}?"
-        raise InvalidData(f"expected a column {task!r} of tasks, got the columns {_listed(columns)}{hint}")
+    names = [str(column) for column in columns]
+    if required or str(task).casefold() in (name.casefold() for name in names):
+        hint = suggestion(str(task), names)
+        raise InvalidData(f"expected a column {task!r} of tasks, got the columns {first_few(names)}{hint}")
     return X, None
-
-
-def _nearest(task: Hashable, columns: list[Hashable]) -> Hashable | None:
-    by_text = {str(column).casefold(): column for column in columns}
-    near = difflib.get_close_matches(str(task).casefold(), by_text, n=1)
-    return by_text[near[0]] if near else None
 
 
 def check_inputs(X: Any, task: Hashable, expected: list[str] | None) -> None:

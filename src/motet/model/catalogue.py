@@ -6,7 +6,6 @@ their features. Rows may be appended, never changed: all that was learned stays 
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from motet.arrays import Array, Index, is_finite, numbers
 from motet.errors import EmptyData, InvalidData, NotFinite, UnknownName, WrongDimension
 from motet.files import Table, cell_number, read
+from motet.text import suggestion
 
 
 class Catalogue:
@@ -89,8 +89,7 @@ class Catalogue:
         index = []
         for name in names:
             if name not in self._index:
-                near = difflib.get_close_matches(str(name), self.names, n=3)
-                hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+                hint = suggestion(str(name), self.names, n=3)
                 raise UnknownName(f"{name!r} is not among the catalogue's {len(self)} names{hint}")
             index.append(self._index[name])
         return self._rows(index)

@@ -6,7 +6,6 @@ A refusal is an ``InvalidStudy`` whose ``where`` is the key; ``one_line`` puts t
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -33,7 +32,7 @@ from motet.study.schema import (
     basis_kinds,
     expected,
 )
-from motet.text import alternatives, brief, shortened
+from motet.text import alternatives, brief, shortened, suggestion
 
 MAX_LETTERS = 400  # of a refusal
 
@@ -214,12 +213,10 @@ def _first_mistake(error: ValidationError) -> InvalidStudy:
 
 
 def _unknown(key: str, fields: Mapping[str, FieldInfo], sections: list[str]) -> str:
-    near: list[str] = difflib.get_close_matches(key, fields, n=1)
-    if not near:  # perhaps the key belongs to another section
-        near = [f"{name}.{key}" for name in File.model_fields if key in _fields(_section(File, name))]
-    hint = f"did you mean {near[0]}? " if near else ""
+    elsewhere = [f"{name}.{key}" for name in File.model_fields if key in _fields(_section(File, name))]
+    hint = suggestion(key, fields, otherwise=elsewhere) or ";"
     place = f"[{'.'.join(sections)}]" if sections else "a study"
-    return f"unknown key; {hint}{place} takes {', '.join(fields)}"
+    return f"unknown key{hint} {place} takes {', '.join(fields)}"
 
 
 def _section(section: type[Section], name: str) -> type[Section]:
