@@ -25,7 +25,8 @@ from motet.server.pages import CALLERS
 from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, chosen_token, operator_token, serve
 from motet.store.clients import hash_token
 from motet.store.releases import pin
-from motet.store.store import Store, put, setting
+from motet.store.settings import put, setting
+from motet.store.store import Store
 from motet.study.study import Study
 from tests.server.world import EXACT, ONE, PRIVATE, World, connected, head, raw, shown, world
 

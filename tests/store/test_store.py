@@ -24,7 +24,8 @@ from motet.store.dialects import DIALECTS
 from motet.store.examples import Added, Addition
 from motet.store.log import changed_since
 from motet.store.schema import PRESENT, examples, log, metadata
-from motet.store.store import Store, put
+from motet.store.settings import put
+from motet.store.store import Store
 from motet.store.writer import commit
 from tests.store.empty_store import enrolled, example
 
@@ -165,7 +166,7 @@ def test_a_store_is_opened_again_and_a_newer_one_is_refused(tmp_path: Path) -> N
         assert c.execute(text("PRAGMA journal_mode")).scalar() == "wal"
         put(c, "schema", "99")
     store.close()
-    with pytest.raises(InvalidStore, match=r"schema 99.*upgrade"):
+    with pytest.raises(InvalidStore, match=r"expected a database of schema 1 to \d+, got 99: upgrade motet"):
         Store(url)
 
 

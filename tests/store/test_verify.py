@@ -83,17 +83,32 @@ TAMPERING: list[tuple[str, str, str, set[str]]] = [
     ("a row of the log gone", PRIVATE, "DELETE FROM log WHERE sequence = 2", {"log"}),
     ("the head behind", EXACT, "UPDATE head SET sequence = 2", {"log", "versions"}),
     ("an example of another", PRIVATE, "UPDATE examples SET sequence = 4 - sequence WHERE sequence = 1", {"log"}),
-    ("a ledger row gone", PRIVATE, "DELETE FROM ledger WHERE version = 1", {"ledger"}),
-    ("a ledger row more", PRIVATE, "INSERT INTO ledger VALUES (3, 1.0)", {"ledger"}),
-    ("less noise in the ledger", PRIVATE, "UPDATE ledger SET scale = scale / 2 WHERE version = 2", {"ledger"}),
-    ("a release gone", PRIVATE, "DELETE FROM releases WHERE version = 1", {"versions", "ledger", "released bytes"}),
-    ("a release gone, exact", EXACT, "DELETE FROM releases WHERE version = 1", {"versions"}),
-    ("broken bytes", EXACT, "UPDATE releases SET data = substr(data, 9) WHERE version = 2", {"last release"}),
-    ("no noisy sum", PRIVATE, "UPDATE releases SET noisy = NULL WHERE version = 1", {"versions", "released bytes"}),
-    ("no policy", PRIVATE, "UPDATE settings SET value = '{}' WHERE key = 'pinned'", {"study file"}),
-    ("a restore that is none", PRIVATE, "INSERT INTO settings VALUES ('restored', '[1]')", {"versions", "ledger"}),
-    ("a client that pays less", PER_CLIENT, "UPDATE taken SET releases = 1", {"clients' budgets"}),
-    ("a client that pays more", PER_CLIENT, "UPDATE taken SET releases = 3", {"clients' budgets"}),
+    ("a ledger row gone", PRIVATE, "DELETE FROM ledger WHERE version = 1", {"ledger", "chain"}),
+    ("a ledger row more", PRIVATE, "INSERT INTO ledger VALUES (3, 1.0)", {"ledger", "chain"}),
+    ("less noise in the ledger", PRIVATE, "UPDATE ledger SET scale = scale / 2 WHERE version = 2", {"ledger", "chain"}),
+    (
+        "a release gone",
+        PRIVATE,
+        "DELETE FROM releases WHERE version = 1",
+        {"versions", "ledger", "released bytes", "chain"},
+    ),
+    ("a release gone, exact", EXACT, "DELETE FROM releases WHERE version = 1", {"versions", "chain"}),
+    ("broken bytes", EXACT, "UPDATE releases SET data = substr(data, 9) WHERE version = 2", {"last release", "chain"}),
+    (
+        "no noisy sum",
+        PRIVATE,
+        "UPDATE releases SET noisy = NULL WHERE version = 1",
+        {"versions", "released bytes", "chain"},
+    ),
+    ("no policy", PRIVATE, "UPDATE settings SET value = '{}' WHERE key = 'pinned'", {"study file", "chain"}),
+    (
+        "a restore that is none",
+        PRIVATE,
+        "INSERT INTO settings VALUES ('restored', '[1]')",
+        {"versions", "ledger", "chain"},
+    ),
+    ("a client that pays less", PER_CLIENT, "UPDATE taken SET releases = 1", {"clients' budgets", "chain"}),
+    ("a client that pays more", PER_CLIENT, "UPDATE taken SET releases = 3", {"clients' budgets", "chain"}),
 ]
 
 
@@ -117,7 +132,7 @@ def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) ->
             data = connection.exec_driver_sql("SELECT data FROM releases").scalar_one()
         forged = replace(Disclosed.from_bytes(data), theta=Disclosed.from_bytes(data).theta + 0.001)
         study.execute("UPDATE releases SET data = ?", forged.to_bytes())
-        assert states(study) == {"released bytes": "failed"}
+        assert states(study) == {"released bytes": "failed", "chain": "failed"}
 
 
 def without(total: Integers, _: float) -> Integers:

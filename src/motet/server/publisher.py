@@ -22,7 +22,7 @@ from motet.learning.engine import Engine
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.privacy.mechanism import release
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
-from motet.store import examples, releases
+from motet.store import chain, examples, releases
 from motet.store.log import changed_since
 from motet.store.releases import NewRelease, Schedule
 from motet.store.store import Connection, Store
@@ -57,6 +57,7 @@ class Publisher:
         self._engine, self._sequence = Engine(study.model), 0
         self._left_out: dict[str, str] = {}  # clients that the engine had to forget, and why
         self._pinned, self._refusal, self._behind = study.pinned(), "", False
+        self._head = ""  # of the chain, after our last release
 
     def tick(self) -> int | None:
         """Make the release that is due or requested; its version, or None if there is none or it is refused."""
@@ -112,16 +113,24 @@ class Publisher:
         try:
             if schedule.pinned != self._pinned:
                 raise InvalidStore(f"{self._study.path.name} was changed since the server started: start it again")
+            self._check_chain(schedule)
             new = self._new_release(version, now)
         except (BudgetSpent, EmptyData, InvalidStore) as refusal:
             self._postpone(schedule, next_due, str(refusal))
             return None
-        if not releases.publish(self._store, new, schedule, next_due=next_due, reached=self._reached):
+        head = releases.publish(self._store, new, schedule, next_due=next_due, reached=self._reached)
+        if head is None:
             LOG.warning("release %d is not made twice: another publisher was first", version)
             return None
-        self._refusal = ""
-        LOG.info("release %d is out (%s)", version, self._study.release.policy)
+        self._refusal, self._head = "", head
+        LOG.info("release %d is out (%s), chain %s", version, self._study.release.policy, head)
         return version
+
+    def _check_chain(self, schedule: Schedule) -> None:
+        """Before each private release. One without noise spends nothing: the chain is checked if it is not our own."""
+        if self._study.private or schedule.head != self._head:
+            with self._store.snapshot() as connection:
+                chain.check(connection)
 
     def _new_release(self, version: int, now: float) -> NewRelease:
         planned, mechanism = self._study.ledger(), self._study.mechanism()

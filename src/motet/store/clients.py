@@ -14,7 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from motet.errors import InvalidData, Unauthorized, UnknownTask
 from motet.store.log import append, take_numbers
 from motet.store.schema import clients, examples, log
-from motet.store.store import Connection, mark_deletion, put, setting
+from motet.store.settings import put, setting
+from motet.store.store import Connection, mark_deletion
 
 NAMES_PER_QUERY = 500
 # Built once: every addition of examples uses it.

@@ -7,7 +7,7 @@ version is used once: after a backup was restored, versions that may have been r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -16,10 +16,12 @@ from sqlalchemy import case, func, select, update
 from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Integers, Ledger
+from motet.store import chain
 from motet.store.log import lock, newest_number
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
-from motet.store.store import Connection, Store, put, setting
+from motet.store.settings import put, setting
+from motet.store.store import Connection, Store, insert_rows
 from motet.study.pins import pinned_seconds
 from motet.study.study import Study
 
@@ -41,7 +43,10 @@ def pin(store: Store, study: Study, *, now: float) -> None:
         else:  # a longer time between releases counts from the last time of the schedule before it
             due = latest(next_release(connection), shortest_interval(connection, study), now=now)
         set_next_release(connection, due)
-        put(connection, "pinned", study.pinned())
+        if setting(connection, "pinned") != (pinned := study.pinned()):
+            chain.check(connection)
+            put(connection, "pinned", pinned)
+            chain.append(connection, "start", chain.pins(connection))
 
 
 def contradiction(connection: Connection, study: Study) -> str | None:
@@ -92,13 +97,14 @@ class Schedule:
 
     due: float  # the next release, in seconds since 1970
     version: int  # the newest that anyone may have seen
+    head: str  # of the chain
     pinned: str = field(repr=False)  # the settings of the last start
     requested: bool = field(compare=False)  # the operator has asked for a release that is not made yet
 
 
 def schedule(connection: Connection) -> Schedule:
     pinned, requested = setting(connection, "pinned") or "", setting(connection, "wanted") == "yes"
-    return Schedule(next_release(connection), last_version(connection), pinned, requested)
+    return Schedule(next_release(connection), last_version(connection), chain.head(connection), pinned, requested)
 
 
 def _is_current(connection: Connection, acted_on: Schedule) -> bool:
@@ -187,29 +193,33 @@ def publish(
     *,
     next_due: float,
     reached: Callable[[str], None] = lambda _: None,
-) -> bool:
+) -> str | None:
     """Charge the ledger, store the release and schedule the next one, all or nothing.
 
     Without noise, the bytes of earlier releases are deleted: they may have inputs that were removed since. Returns
-    False if another publisher was first: there is one release for each time that is due, and one for each request.
+    the chain's new head; None if another publisher was first: there is one release for each time that is due, and one
+    for each request.
     """
     noisy = None if new.noisy_sum is None else new.noisy_sum.astype("<i8").tobytes()
     row = {"version": new.version, "sequence": new.sequence, "made": new.made, "data": new.data, "noisy": noisy}
     with store.transaction() as connection:
         if not _is_current(connection, acted_on):
-            return False
+            return None
+        content = chain.release(row)
         if new.scale is not None:
-            _charge(connection, new.version, new.scale, new.charged)
+            content |= _charge(connection, {new.version: new.scale}, new.charged)
         reached("ledger")
         connection.execute(releases.insert().values(**row))
+        chain.append(connection, "release", content)
         put(connection, "left out", json.dumps(dict(new.left_out)))
         if noisy is None:
             connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
         _advance(connection, acted_on, next_due, refusal="")
+        head = chain.head(connection)
     reached("publication")
     if noisy is None:
         store.scrub()
-    return True
+    return head
 
 
 # --- private releases: noisy sums and the ledger ---
@@ -248,13 +258,14 @@ def current_ledger(connection: Connection, planned: Ledger) -> Ledger:
     return replace(budget(connection, planned), participation=counts)
 
 
-def _charge(connection: Connection, version: int, scale: float, clients: tuple[str, ...]) -> None:
-    connection.execute(ledger_rows.insert().values(version=version, scale=scale))
-    for client in clients:
-        mine = participations.c.client == client
-        more = update(participations).where(mine).values(releases=participations.c.releases + 1)
-        if not connection.execute(more).rowcount:
-            connection.execute(participations.insert().values(client=client, releases=1))
+def _charge(connection: Connection, scales: Mapping[int, float], clients: Collection[str]) -> chain.Content:
+    """Add rows to the ledger, scales by version, and one participation to each client; returns what to chain."""
+    connection.execute(
+        ledger_rows.insert(), [{"version": version, "scale": scale} for version, scale in scales.items()]
+    )
+    one_more = "ON CONFLICT (client) DO UPDATE SET releases = taken.releases + 1"
+    insert_rows(connection, participations, ((client, 1) for client in clients), len(clients), on_conflict=one_more)
+    return chain.charges(connection, scales)
 
 
 # --- restored backups: what may have been released after a backup was made ---
@@ -289,14 +300,15 @@ def skip(connection: Connection, gap: Gap, planned: Ledger | None) -> None:
     If the budget is per client, every enrolled client may have been in each of them. After as many as a client may
     take part in nothing more can be spent, so the ledger needs no more rows.
     """
+    chain.check(connection)
     put(connection, "restored", json.dumps([asdict(one) for one in (*gaps(connection), gap)]))
-    if planned is None or gap.last == gap.version:
-        return
-    count = min(gap.last - gap.version, planned.releases)
-    rows = [{"version": gap.version + k, "scale": planned.scale} for k in range(1, count + 1)]
-    connection.execute(ledger_rows.insert(), rows)
-    if planned.per == "client":
-        _charge_everyone(connection, count, limit=planned.releases)
+    content = chain.gap(asdict(gap))
+    if planned is not None and gap.last > gap.version:
+        count = min(gap.last - gap.version, planned.releases)
+        if planned.per == "client":
+            _charge_everyone(connection, count, limit=planned.releases)
+        content |= _charge(connection, {gap.version + k: planned.scale for k in range(1, count + 1)}, ())
+    chain.append(connection, "restoration", content)
 
 
 def _charge_everyone(connection: Connection, count: int, *, limit: int) -> None:

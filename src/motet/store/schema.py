@@ -7,12 +7,9 @@ counts as a duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-VERSION = 1
-MIGRATIONS: dict[int, Sequence[str]] = {}  # the statements that lead from a version to the next
+VERSION = 2
 
 metadata = MetaData()
 settings = Table("settings", metadata, Column("key", String, primary_key=True), Column("value", Text, nullable=False))
@@ -64,6 +61,15 @@ ledger = Table(
 )
 participations = Table(  # in releases, if the budget is per client
     "taken", metadata, Column("client", String, primary_key=True), Column("releases", Integer, nullable=False)
+)
+
+chain = Table(
+    "chain",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String, nullable=False),  # upgrade, start, release, restoration
+    Column("content", Text, nullable=False),  # JSON: what was written with the link
+    Column("digest", String, nullable=False),  # SHA-256 of the digest before and of this row
 )
 
 PRESENT = examples.c.x.is_not(None)  # not removed

@@ -1,4 +1,4 @@
-"""A study's database, opened: connections, transactions, and the settings that the database keeps of itself.
+"""A study's database, opened: connections and transactions, and upgrades of its tables.
 
 The database is the truth, and every process is stateless. ``schema`` has the tables, ``dialects`` what differs between
 SQLite and PostgreSQL; the other modules of this room are the statements. Their functions work inside a transaction that
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import Table, select, text
+from sqlalchemy import Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import Busy, InvalidStore
 from motet.store import schema
+from motet.store.chain import begin as begin_chain
 from motet.store.dialects import parse
 from motet.store.scrubber import Scrubber
+from motet.store.settings import put, setting
 from motet.study.study import Study
 
 Connection: TypeAlias = sqlalchemy.Connection
@@ -108,13 +110,7 @@ def read_only(study: Study) -> Iterator[Connection]:
     engine = dialect.open_read_only(url)
     try:
         with refusing(str(url.database), dialect.advice), engine.connect() as connection, connection.begin():
-            version = setting(connection, "schema")
-            if version != str(schema.VERSION):
-                newer = (version or "").isdecimal() and int(version or 0) > schema.VERSION
-                advice = "upgrade motet" if newer else "serve the study once"
-                raise InvalidStore(
-                    f"{url.database}: expected a database of schema {schema.VERSION}, got {version}: {advice}"
-                )
+            schema_version(connection)
             yield connection
     finally:
         engine.dispose()
@@ -134,7 +130,9 @@ def unavailable(error: SQLAlchemyError) -> Busy:
     return Busy(f"the database does not answer: {type(error).__name__}; try again")
 
 
-def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], count: int) -> None:
+def insert_rows(
+    connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], count: int, *, on_conflict: str = ""
+) -> None:
     """Insert ``count`` rows, with values in the order of the table's columns, many to a statement.
 
     Python's SQLite lets other threads run before every row of an executemany, which beside a busy event loop may take
@@ -147,44 +145,43 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[tuple[Any, 
     while count:
         batch = ROWS_PER_STATEMENT[bisect_right(ROWS_PER_STATEMENT, count) - 1]
         count -= batch
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)}"
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"
         connection.exec_driver_sql(statement, tuple(islice(values, batch * len(table.c))))
 
 
-def _create_or_upgrade(connection: Connection) -> None:
-    schema.metadata.create_all(connection)
-    version = setting(connection, "schema")
-    if version is None:
-        put(connection, "schema", str(schema.VERSION))
-        put(connection, "unscrubbed", "")
-        connection.execute(schema.head.insert().values(one=1, sequence=0))
-        return
-    if not version.isdecimal() or int(version) > schema.VERSION:
-        raise InvalidStore(f"this database is of schema {version}, this motet knows {schema.VERSION}: upgrade motet")
-    for step in range(int(version), schema.VERSION):
-        for statement in schema.MIGRATIONS[step]:
-            connection.execute(text(statement))
-    put(connection, "schema", str(schema.VERSION))
-    if setting(connection, "unscrubbed") is None:  # earlier versions kept ids of forgotten clients
-        forgotten = schema.log.c.client.not_in(select(schema.clients.c.id))
-        connection.execute(schema.log.update().where(schema.log.c.kind != "add", forgotten).values(example=None))
-        mark_deletion(connection)
-
-
-# --- settings that the database keeps of itself; ``clients`` and ``releases`` give each its type ---
-
-
-def setting(connection: Connection, key: str) -> str | None:
-    chosen = select(schema.settings.c.value).where(schema.settings.c.key == key)
-    return connection.execute(chosen).scalar()
-
-
-def put(connection: Connection, key: str, value: str) -> None:
-    present = schema.settings.update().where(schema.settings.c.key == key)
-    if connection.execute(present.values(value=value)).rowcount == 0:
-        connection.execute(schema.settings.insert().values(key=key, value=value))
+def schema_version(connection: Connection) -> int:
+    """Of the tables; refuses one that this program does not have."""
+    version = setting(connection, "schema") or ""
+    if not version.isdecimal() or not 1 <= int(version) <= schema.VERSION:
+        raise InvalidStore(
+            f"expected a database of schema 1 to {schema.VERSION}, got {version or 'none'}: upgrade motet, or choose "
+            "another database"
+        )
+    return int(version)
 
 
 def mark_deletion(connection: Connection) -> None:
     """Deleted rows may still be in the files until a ``scrub`` that begins after the commit."""
     put(connection, "unscrubbed", secrets.token_hex(8))
+
+
+def _create_or_upgrade(connection: Connection) -> None:
+    schema.metadata.create_all(connection)
+    if setting(connection, "schema") is None:
+        connection.execute(schema.head.insert().values(one=1, sequence=0))
+        put(connection, "unscrubbed", "")
+    else:
+        for version in range(schema_version(connection), schema.VERSION):
+            MIGRATIONS[version](connection)
+    put(connection, "schema", str(schema.VERSION))
+
+
+def _from_1_to_2(connection: Connection) -> None:
+    """Version 1 kept ids of examples of forgotten clients, and had no chain."""
+    forgotten = schema.log.c.client.not_in(select(schema.clients.c.id))
+    connection.execute(schema.log.update().where(schema.log.c.kind != "add", forgotten).values(example=None))
+    mark_deletion(connection)
+    begin_chain(connection)
+
+
+MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2}

@@ -1,29 +1,31 @@
 """Whether a study's database agrees with its file, with itself, and with its releases.
 
-First the bookkeeping: settings, log, counts, versions, ledger. Then the sums of all examples are recomputed from zero
-and compared with the last release. Nothing is changed, and a server may run meanwhile. A private release hides every
-single client, so there the comparison shows only that what was added is the ledger's noise.
+First the bookkeeping: settings, log, counts, versions, ledger, chain. Then the sums of all examples are recomputed from
+zero and compared with the last release. Nothing is changed, and a server may run meanwhile. A private release hides
+every single client, so there the comparison shows only that what was added is the ledger's noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import func, select
 
 from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
+from motet.store import chain
 from motet.store.dialects import dialect_of
 from motet.store.log import newest_number
 from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
 from motet.store.releases import Gap, contradiction, current_ledger, gaps
 from motet.store.schema import PRESENT, clients, examples, log, participations, releases
 from motet.store.schema import ledger as ledger_rows
-from motet.store.store import Connection, read_only
+from motet.store.store import Connection, read_only, schema_version
 from motet.study.study import Study
-from motet.text import count, utc
+from motet.text import brief, count, utc
 
 TOLERANCE = 1e-6  # relative difference between two computations of a scale
 Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # over this many examples
@@ -36,11 +38,11 @@ class Finding(NamedTuple):
     summary: str
 
 
-def verify(study: Study, progress: Progress) -> list[Check]:
-    """All checks, in the order in which they build on each other."""
-    bookkeeping = BOOKKEEPING
+def verify(study: Study, progress: Progress, *, witness: str = "") -> list[Check]:
+    """All checks, in the order in which they build on each other; ``witness`` is an earlier digest of the chain."""
+    bookkeeping = BOOKKEEPING | {"chain": partial(_chain, witness=witness)}
     if study.private and study.release.per == "client":
-        bookkeeping = BOOKKEEPING | {"clients' budgets": _participations}
+        bookkeeping |= {"clients' budgets": _participations}
     with read_only(study) as connection:
         checks = [_check(name, connection, study, find) for name, find in bookkeeping.items()]
         with progress(count_examples(connection)) as advance:
@@ -164,6 +166,19 @@ def _charged(connection: Connection, planned: Ledger) -> set[int]:
     """Versions that a restore has charged, and whose bytes are lost."""
     limit = planned.releases
     return {gap.version + k for gap in gaps(connection) for k in range(1, min(gap.last - gap.version, limit) + 1)}
+
+
+def _chain(connection: Connection, _: Study, *, witness: str) -> Finding:
+    """Settings, ledger, releases and participations are what the chain states; an earlier digest is still in it."""
+    if schema_version(connection) == 1:
+        raise NotImplementedError("the version before had none: it begins at the next start")
+    problems = chain.differences(connection, data=True)
+    digests = [] if problems else [link.digest for link in chain.links(connection)]
+    if witness and not problems and not any(digest.startswith(witness) for digest in digests):
+        problems = [
+            f"expected {brief(witness)} in it, got {count(len(digests), 'link')} without it: it was written anew"
+        ]
+    return Finding(problems, f"{count(len(digests), 'link')}, the last one {digests[-1] if digests else 'none'}")
 
 
 def _participations(connection: Connection, study: Study) -> Finding:
