@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,8 +92,12 @@ def test_verify_backup_restore_and_verify(tmp_path: Path) -> None:
         path, file, folder = study.study.path, tmp_path / "monday.zip", tmp_path / "re stored"
         table = good(run("verify", path))
         assert "Growth" in table
-        assert table.count("│ ok ") == 8
+        assert table.count("│ ok ") == 9
         assert "byte for byte" in table
+        (digest,) = re.findall(r"3 links, the last one ([0-9a-f]{16}) ", table)
+        good(run("verify", path, "--witness", digest))
+        ended = run("verify", path, "--witness", "0123456789abcdef")
+        assert (ended.code, "written anew" in ended.out, "(chain)" in ended.err) == (1, True, True)
         said = good(run("backup", path, file))
         assert "with releases up to 2; only you can read it" in said
         assert "keeps what clients remove from now on" in said
@@ -135,9 +140,9 @@ def test_verify_mistakes(tmp_path: Path) -> None:
         ended = run("verify", study.study.path, "--json")
     assert ended.code == 1
     wrong: dict[str, Any] = json.loads(ended.out)
-    assert [check["name"] for check in wrong["checks"] if check["state"] == "failed"] == ["counts", "ledger"]
+    assert [check["name"] for check in wrong["checks"] if check["state"] == "failed"] == ["counts", "ledger", "chain"]
     assert json.loads(ended.err)["error"]["message"].startswith(
-        "2 of 8 checks failed (counts, ledger): keep these files"
+        "3 of 9 checks failed (counts, ledger, chain): keep these files"
     )
     assert ended.err.count("\n") == 1
     (tmp_path / "new.toml").write_text(EXACT, encoding="utf-8")

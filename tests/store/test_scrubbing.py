@@ -18,7 +18,8 @@ from motet.store import clients, scrubber
 from motet.store import examples as stored
 from motet.store.examples import Addition, Example
 from motet.store.scrubber import Scrubber
-from motet.store.store import Store, setting
+from motet.store.settings import setting
+from motet.store.store import Store
 from motet.store.writer import Writer
 from tests.scenarios.harness import poll
 from tests.store.empty_store import enrolled, example
@@ -112,6 +113,8 @@ def test_ids_of_a_forgotten_client_leave_the_log(store: Store, tmp_path: Path) -
 def test_ids_that_an_earlier_version_kept_leave_the_log(store: Store, tmp_path: Path) -> None:
     with store.transaction() as c:
         c.exec_driver_sql("DELETE FROM settings WHERE key = 'unscrubbed'")
+        c.exec_driver_sql("UPDATE settings SET value = '1' WHERE key = 'schema'")
+        c.exec_driver_sql("DROP TABLE chain")
         c.exec_driver_sql("INSERT INTO log VALUES (1, 'remove', 'forgotten', 'ann on monday')")
         c.exec_driver_sql("UPDATE head SET sequence = 1")
     store.close()

@@ -133,13 +133,20 @@ def _my_data(url: str) -> dict[str, Any]:
 # --- verification ---
 
 
-def verify(study: File, as_json: AsJson = False) -> None:
+def verify(
+    study: File,
+    witness: Annotated[
+        str,
+        typer.Option(help="A digest of the chain that was shown before, and must still be in it.", metavar="DIGEST"),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
     """Check a study's database against the file and in itself, and its releases against all examples learned anew."""
     from motet.store.verify import verify as run
     from motet.study.study import Study
 
     loaded, console = Study.load(study), Console(stderr=True)
-    checks = run(loaded, lambda total: progress_bar(console, "examples", total))
+    checks = run(loaded, lambda total: progress_bar(console, "examples", total), witness=witness)
     failed = [check.name for check in checks if check.state == "failed"]
     if as_json:
         show({"ok": not failed, "checks": [check.to_dict() for check in checks]})

@@ -123,7 +123,7 @@ class Publisher:
             LOG.warning("release %d is not made twice: another publisher was first", version)
             return None
         self._refusal, self._head = "", head
-        LOG.info("release %d is out (%s), chain %s", version, self._study.release.policy, head)
+        LOG.info("release %d is out (%s), chain %s", version, self._study.release.policy, head[: chain.SHOWN_LETTERS])
         return version
 
     def _check_chain(self, schedule: Schedule) -> None:

@@ -21,6 +21,7 @@ from motet.store.settings import setting
 
 Content: TypeAlias = dict[str, Any]  # what a link states, by part; JSON
 ROWS_PER_QUERY = 20
+SHOWN_LETTERS = 16  # of a digest, to people
 EMPTY = hashlib.sha256(b"").hexdigest()  # of a release without noise whose bytes a later one has replaced
 BROKEN = "the record of releases in the database was changed by another program: check it with motet verify"
 

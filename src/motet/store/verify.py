@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
 from motet.store import chain
+from motet.store.chain import SHOWN_LETTERS
 from motet.store.dialects import dialect_of
 from motet.store.log import newest_number
 from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
@@ -178,7 +179,8 @@ def _chain(connection: Connection, _: Study, *, witness: str) -> Finding:
         problems = [
             f"expected {brief(witness)} in it, got {count(len(digests), 'link')} without it: it was written anew"
         ]
-    return Finding(problems, f"{count(len(digests), 'link')}, the last one {digests[-1] if digests else 'none'}")
+    last = f", the last one {digests[-1][:SHOWN_LETTERS]}" if digests else ""
+    return Finding(problems, f"{count(len(digests), 'link')}{last}")
 
 
 def _participations(connection: Connection, study: Study) -> Finding:
