@@ -91,7 +91,7 @@ def test_a_client_of_this_version_asks_a_server_of_the_version_before(name: str)
 
     with (
         httpx.Client(transport=httpx.MockTransport(server)) as http,
-        Client("http://study", then["tokens"]["ann"], http=http) as ann,
+        Client("https://study", then["tokens"]["ann"], http=http) as ann,
     ):
         check(predictions(ann.estimate(), inputs(name)), then["active"])
         assert list(ann.examples()) == then["responses"]["/v1/me/examples"]["examples"]
