@@ -21,8 +21,9 @@ from opentelemetry import trace
 from motet import Disclosed
 from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.server.app import ROUTES, STATUS
+from motet.server.connections import MAX_HEAD_BYTES
 from motet.server.pages import CALLERS
-from motet.server.serve import MAX_HEAD_BYTES, OperatorToken, chosen_token, operator_token, serve
+from motet.server.serve import OperatorToken, chosen_token, operator_token, serve
 from motet.store.clients import hash_token
 from motet.store.releases import pin
 from motet.store.settings import put, setting
@@ -184,8 +185,8 @@ def test_no_text_has_what_no_database_keeps(untouched: World) -> None:
 
 @pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
 def test_a_head_that_does_not_end_is_refused(untouched: World, begin: bytes) -> None:
-    assert raw(untouched, begin, b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
-    assert raw(untouched, begin + b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 400 ")
+    assert raw(untouched, begin, b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 431 ")
+    assert raw(untouched, begin + b"a" * MAX_HEAD_BYTES).startswith(b"HTTP/1.1 431 ")
 
 
 @pytest.fixture

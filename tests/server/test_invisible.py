@@ -83,7 +83,7 @@ def test_attackers_that_fill_every_threshold_learn_nothing(tmp_path: Path) -> No
 
 
 def test_the_stream_tells_of_releases_and_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motet.server.routes.KEEP_ALIVE_SECONDS", 3600.0)
+    monkeypatch.setattr("motet.server.streams.KEEP_ALIVE_SECONDS", 3600.0)
     for quiet, busy in twins(tmp_path):
         with ExitStack() as open_streams:
             heard = [open_streams.enter_context(listening(w)) for w in (quiet, busy)]

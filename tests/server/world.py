@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 
 from motet.server.app import create_app
+from motet.server.connections import Listener, Server, bounded_config
 from motet.server.publisher import Publisher
-from motet.server.serve import BoundedHead
 from motet.server.service import Service
 from motet.store.clients import hash_token
 from motet.store.releases import pin
@@ -82,16 +81,18 @@ class World:
 
 
 @contextmanager
-def running(app: FastAPI) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+def running(app: FastAPI, **changes: Any) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
     """The application on a socket of its own, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHead, log_config=None, access_log=False))
+    limits: dict[str, Any] = {"limit": 1000, "limit_per_address": 1000, "proxies": (), "tls": False} | changes
+    listener = Listener(socket.create_server(("127.0.0.1", 0), backlog=2048), **limits)
+    server = Server(bounded_config(app, proxies=("127.0.0.1",)), listener)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()
     deadline = time.monotonic() + 30
     while not server.started and thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.005)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", loop
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}", loop
     server.should_exit = True
     thread.join(30)
     loop.close()

@@ -41,6 +41,7 @@ from motet.errors import (
 from motet.server import routes
 from motet.server.auth import DOWNLOADER, OPERATOR
 from motet.server.bodies import schemas
+from motet.server.refusals import HEADERS, NOT_STORED, error_response
 from motet.server.service import Service
 from motet.study.study import Study
 
@@ -136,7 +137,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
         # A variable in the environment would make FastAPI send every path, ids included, to a collector.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    for kind in (MotetError, RequestValidationError, HTTPException):
+    for kind in (MotetError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _error_response)
     for method, path, handler, caller in ROUTES:
         app.router.add_api_route(
@@ -166,7 +167,7 @@ def _describe_bodies(app: FastAPI, study: Study) -> None:
 
 
 class Gate:
-    """Middleware around the whole application: refuses bodies that are too large, and measures every response.
+    """Middleware around the whole application: refuses bodies that are too large, adds headers, and measures.
 
     Plain ASGI, because Starlette's decorators would take as long as the rest of a request.
     """
@@ -185,6 +186,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = message["headers"] = [*message.get("headers", ()), *HEADERS]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append(NOT_STORED)
             await send(message)
 
         try:
@@ -199,10 +203,10 @@ def _body_refusal(headers: Headers, max_bytes: int) -> JSONResponse | None:
     length, encoded = headers.get("content-length", "0"), "transfer-encoding" in headers
     if "upgrade" in headers and (encoded or length != "0"):  # the parser takes the body for another protocol's
         message = "this server speaks HTTP/1.1: send bodies without the header Upgrade"
-        return _error(400, "http_400", message, headers={"Connection": "close"})
+        return error_response(400, "http_400", message, headers={"Connection": "close"})
     if not encoded and length.isdigit() and int(length) <= max_bytes:
         return None
-    return _error(
+    return error_response(
         413, "too_large", f"expected a body of at most {max_bytes} bytes with its Content-Length: send smaller batches"
     )
 
@@ -210,15 +214,11 @@ def _body_refusal(headers: Headers, max_bytes: int) -> JSONResponse | None:
 def _error_response(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        return _error(422, "invalid_data", str(first["msg"]), ".".join(str(part) for part in first["loc"]))
+        return error_response(422, "invalid_data", str(first["msg"]), ".".join(str(part) for part in first["loc"]))
     if isinstance(error, HTTPException):
-        return _error(error.status_code, f"http_{error.status_code}", str(error.detail), headers=error.headers)
-    if not isinstance(error, MotetError):
-        raise error
+        return error_response(error.status_code, f"http_{error.status_code}", str(error.detail), headers=error.headers)
+    if not isinstance(error, MotetError):  # a fault of ours, which is logged
+        return error_response(500, "http_500", "the server failed: its log has the reason")
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     headers = {"Retry-After": "1"} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return _error(status, error.code, str(error), error.where, headers)
-
-
-def _error(status: int, code: str, message: str, where: str | None = None, headers: Any = None) -> JSONResponse:
-    return JSONResponse({"error": {"code": code, "message": message, "where": where}}, status, headers)
+    return error_response(status, error.code, str(error), error.where, headers)

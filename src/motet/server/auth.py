@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
 
-from motet.errors import Forbidden
+from motet.errors import Forbidden, Unauthorized
 from motet.server.service import Service
 from motet.store.clients import hash_token, require_token
 from motet.store.store import Connection
@@ -41,23 +42,40 @@ async def service_of(request: Request) -> Service:
 
 async def client_caller(request: Request, authorization: Authorization = None) -> Caller:
     service = await service_of(request)
-    token = _token(authorization)
-    client = await service.client(token)
-    if (seconds := service.seconds_to_wait(client)) is not None:
-        raise HTTPException(429, "too many requests: slow down", {"Retry-After": str(int(seconds) + 1)})
+    with _braked(request, service, token := _token(authorization)):
+        client = await service.client(token)
+    _slow_down(service.seconds_to_wait(client), "too many requests: slow down")
     return Caller(service, client, hash_token(token or ""))
 
 
 async def require_operator(request: Request, authorization: Authorization = None) -> None:
-    await (await service_of(request)).check_operator(_token(authorization))
+    service = await service_of(request)
+    with _braked(request, service, token := _token(authorization)):
+        await service.check_operator(token)
 
 
 async def require_downloader(request: Request, authorization: Authorization = None) -> None:
     """Anyone, or any holder of a token if the study gives its releases to clients only."""
     service = await service_of(request)
     if service.study.server.download == "clients":
-        with suppress(Forbidden):
-            await service.check_operator(_token(authorization))
+        with suppress(Forbidden), _braked(request, service, token := _token(authorization)):
+            await service.check_operator(token)
+
+
+@contextmanager
+def _braked(request: Request, service: Service, token: str | None) -> Iterator[None]:
+    """Answer whoever tries many tokens that are not valid with less patience; a valid one never has to wait."""
+    try:
+        yield
+    except Unauthorized:
+        if token and request.client:
+            _slow_down(service.seconds_to_guess(request.client.host), "too many tokens that are not valid: slow down")
+        raise
+
+
+def _slow_down(seconds: float | None, message: str) -> None:
+    if seconds is not None:
+        raise HTTPException(429, message, {"Retry-After": str(int(seconds) + 1)})
 
 
 def _token(authorization: str | None) -> str | None:

@@ -13,10 +13,11 @@ HEAD = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
 %3Cpath d='M1 12C5 12 5 4 8 4s3 8 7 8' fill='none' stroke='%23357' stroke-width='2'/%3E%3C/svg%3E">
-<style>body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 3rem auto; padding: 0 1rem }}
-th {{ text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }}
-pre {{ background: #f4f4f4; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere }}</style></head>
+<style>{style}</style></head>
 """
+STYLE = """body { font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 3rem auto; padding: 0 1rem }
+th { text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }
+pre { background: #f4f4f4; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere }"""
 STUDY = """<body><h1>{name}</h1><p>{promise}</p><table>{rows}</table>
 <p><a href="/v1/disclosed">Download the release</a> · <a href="/v1/study">The study as JSON</a> ·
 <a href="/docs">The HTTP calls</a></p>
@@ -53,7 +54,7 @@ def docs_page(document: dict[str, Any], url: str) -> str:
                 command += f" -H 'Content-Type: application/json' \\\n  -d '{json.dumps(body)}'"
             title = f"<h2>{method.upper()} {escape(path)}</h2>"
             calls.append(f"{title}<p>{CALLERS[caller]} {escape(call['description'])}</p><pre>{escape(command)}</pre>")
-    return HEAD.format(title="The HTTP calls") + DOCS.format(calls="".join(calls))
+    return HEAD.format(title="The HTTP calls", style=STYLE) + DOCS.format(calls="".join(calls))
 
 
 def facts(status: dict[str, Any]) -> dict[str, str]:
@@ -74,4 +75,6 @@ def study_page(status: dict[str, Any]) -> str:
     """The public facts of a study's status, for a browser."""
     name = escape(status["name"])
     cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in facts(status).items())
-    return HEAD.format(title=name) + STUDY.format(name=name, promise=PROMISES[status["policy"]], rows=cells)
+    return HEAD.format(title=name, style=STYLE) + STUDY.format(
+        name=name, promise=PROMISES[status["policy"]], rows=cells
+    )

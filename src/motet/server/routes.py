@@ -7,15 +7,12 @@ rest. A handler's docstring is its description on the page ``/docs``.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
@@ -30,6 +27,7 @@ from motet.server.bodies import (
 from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import docs_page, study_page
 from motet.server.service import Service
+from motet.server.streams import PiecewiseResponse
 from motet.store import clients, releases
 from motet.store import examples as stored
 from motet.study.limits import check_example, check_examples
@@ -42,7 +40,6 @@ REMOVAL_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Deleted, and in no later release; the bytes leave the database's files later: see note."}
 }
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
-KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 
 
 # --- anyone ---
@@ -62,25 +59,12 @@ async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, He
     headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return Response(current.data, media_type="application/octet-stream", headers=headers)
+    return PiecewiseResponse(current.data, media_type="application/octet-stream", headers=headers)
 
 
-async def stream(service: ServiceDep) -> StreamingResponse:
+async def stream(service: ServiceDep) -> Response:
     """Server-sent events that do not end: one for the current release, and one for each new release."""
-
-    async def events() -> AsyncIterator[str]:
-        version = 0
-        while True:
-            if service.version not in (0, version):
-                version = service.version
-                yield f"event: release\ndata: {json.dumps({'version': version})}\n\n"
-            with suppress(TimeoutError):
-                async with asyncio.timeout(KEEP_ALIVE_SECONDS), service.new_release:
-                    await service.new_release.wait()
-                    continue
-            yield ": still here\n\n"
-
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    return service.streams.new()
 
 
 async def home(service: ServiceDep) -> HTMLResponse:

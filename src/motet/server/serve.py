@@ -23,12 +23,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
 from motet.server.app import create_app
+from motet.server.connections import Listener, Server, bounded_config, max_connections
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.service import Service
 from motet.store import releases
@@ -37,7 +35,6 @@ from motet.store.store import Store
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
-MAX_HEAD_BYTES = 65_536  # of a request without its body
 MIN_TOKEN_LETTERS = 16  # of an operator's token that was not made here
 GRACE_SECONDS = 5  # for requests that are under way when the server stops
 PUBLISHER_STOP_SECONDS = 5.0
@@ -69,7 +66,14 @@ def serve(
     study = Study.load(path)
     _check_tls(certfile, keyfile)
     chosen = chosen_token()
-    listener = _listen(path, host or study.server.host, study.server.port if port is None else port)
+    limits = study.server
+    listener = Listener(
+        _listen(path, host or limits.host, limits.port if port is None else port),
+        limit=max_connections(limits.max_connections),
+        limit_per_address=limits.max_connections_per_address,
+        proxies=limits.proxies,
+        tls=certfile is not None,
+    )
     log_to_stderr(log_format, log_level)
     store = _open(study)
     token = operator_token(store, chosen, show_token)
@@ -85,36 +89,21 @@ def serve(
         if not study.private:
             LOG.warning("releases of this study are without noise: two of them show what a client sent in between")
 
-    config = uvicorn.Config(
+    config = bounded_config(
         create_app(study, lambda: Service(study, store, token.hash)),
-        http=BoundedHead,
+        proxies=limits.proxies,
         ssl_certfile=certfile,
         ssl_keyfile=keyfile,
-        log_config=None,
-        access_log=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     gc.collect()
     gc.freeze()  # modules stay: collections need not walk through them,
     gc.set_threshold(20_000)  # nor come with every request
     with publisher_process(path, log_format, log_level):
-        server = AnnouncingServer(config, announce)
-        server.run(sockets=[listener])
+        server = Server(config, listener, announce)
+        server.run()
     if not server.started:
         raise MotetError("the server did not start: its log has the reason")
-
-
-class AnnouncingServer(uvicorn.Server):
-    """uvicorn's, with a callback for the moment when it answers."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
 
 
 def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
@@ -134,10 +123,7 @@ def _listen(path: Path, host: str, port: int) -> socket.socket:
     """Before anything is written: a start that fails here must not show a token first."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=2048)
-        # asyncio does not set this on a socket that it did not make; without it responses wait for a delayed ACK
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listener
+        return socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
         key = "host" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
         end = "stop the program that uses it, or " if error.errno == errno.EADDRINUSE else ""
@@ -230,23 +216,3 @@ def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) ->
         supervisor.join(PUBLISHER_STOP_SECONDS)
         for process in running:
             process.kill()  # a stopped process does not notice anything
-
-
-class BoundedHead(HttpToolsProtocol):
-    """Refuses a request whose head does not end: httptools would keep all of it. Bodies are limited by their length."""
-
-    _head_bytes = 0  # of this request so far
-
-    def data_received(self, data: bytes) -> None:
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The head of this request is too long.")
-
-    def on_body(self, body: bytes) -> None:
-        self._head_bytes -= len(body)
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._head_bytes = 0
-        super().on_message_complete()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -34,7 +33,10 @@ from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.server.bodies import Bodies
+from motet.server.connections import max_connections, network
 from motet.server.metrics import Metrics
+from motet.server.rates import Buckets, Turns
+from motet.server.streams import Streams
 from motet.store import clients, releases
 from motet.store import examples as stored
 from motet.store.log import altered_since
@@ -48,6 +50,7 @@ LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
 MAX_CACHED_CLIENTS = 100_000
+MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
 
 
 class Service:
@@ -62,12 +65,15 @@ class Service:
         self.metrics = Metrics(lambda: self.writer.waiting, lambda: self.version)
         self.bodies = Bodies(study)
         self._operator = operator  # the hash of the operator's token
-        self._buckets: dict[str, tuple[float, float]] = {}  # by client: requests left, and when
+        self._requests = Buckets()  # by client
+        self._failures = Buckets()  # of tokens, by network
+        self._turns = Turns()
         self._client_ids: dict[str, str] = {}  # by the hash of a token
         self._access: str | None = None  # changes when any token becomes invalid
         self.current: StoredRelease | None = None
         self.disclosed: Disclosed | None = None
-        self.new_release = asyncio.Condition()
+        self.streams = Streams(max_connections(study.server.max_connections) // 2, lambda: self.version)
+        self._waking: asyncio.Task[None] | None = None  # a task that nobody holds may vanish
         self._due: float | None = None  # the next release, in seconds since 1970; None after the last
         self._model = study.model.to_spec()
 
@@ -97,10 +103,11 @@ class Service:
             self._access = access
             self._client_ids = {}
         if newest != self.version:
-            self.current = await self.read(releases.current)
-            self.disclosed = Disclosed.from_bytes(self.current.data) if self.current else None
-            async with self.new_release:
-                self.new_release.notify_all()
+            current = await self.read(releases.current)
+            disclosed = await run_in_threadpool(Disclosed.from_bytes, current.data) if current else None
+            if current is not None and current.version > self.version:  # and no other call was faster
+                self.current, self.disclosed = current, disclosed
+                self._waking = asyncio.create_task(self.streams.wake())
 
     @property
     def version(self) -> int:
@@ -160,29 +167,26 @@ class Service:
         raise Forbidden("only the operator may make this call: expected the operator's token, got a client's")
 
     def seconds_to_wait(self, client: str) -> float | None:
-        """None if a client may call now: a token bucket of one request or more, filled at the study's rate."""
+        """None if a client may call now."""
         rate = float(self.study.server.rate)
-        capacity, now = max(rate, 1.0), time.monotonic()
-        level, before = self._buckets.get(client, (capacity, now))
-        level = min(capacity, level + (now - before) * rate)
-        if level < 1.0:
-            return (1.0 - level) / rate
-        if len(self._buckets) > MAX_CACHED_CLIENTS:
-            self._buckets.clear()
-        self._buckets[client] = (level - 1.0, now)
-        return None
+        return self._requests.seconds_to_wait(client, rate, capacity=max(rate, 1.0))
+
+    def seconds_to_guess(self, address: str) -> float | None:
+        """None if an address may have tried one more token that is not valid."""
+        return self._failures.seconds_to_wait(network(address), FAILURES_PER_SECOND, capacity=MAX_FAILURES)
 
     # --- an active client's coefficients ---
 
     async def coefficients(self, client: str) -> Coefficients:
-        """aʲ for the current release, from this client's rows alone."""
-        current, disclosed = self.current_release(), self.disclosed
-        assert disclosed is not None
-        task, released = await self.read(partial(self._tasks, client=client, current=current))
-        try:
-            return await run_in_threadpool(disclosed.coefficients, task, released, self.study.model.individual)
-        except (InvalidRelease, NotFinite, NotPositiveDefinite):
-            raise Unusable(f"{UNUSABLE}; no release has them: replace or remove some") from None
+        """aʲ for the current release, from this client's rows alone; one client at a time, as matrices are large."""
+        async with self._turns.turn(client):
+            current, disclosed = self.current_release(), self.disclosed
+            assert disclosed is not None
+            task, released = await self.read(partial(self._tasks, client=client, current=current))
+            try:
+                return await run_in_threadpool(disclosed.coefficients, task, released, self.study.model.individual)
+            except (InvalidRelease, NotFinite, NotPositiveDefinite):
+                raise Unusable(f"{UNUSABLE}; no release has them: replace or remove some") from None
 
     def _tasks(self, connection: Connection, client: str, current: StoredRelease) -> tuple[Task, Task | None]:
         """The client's examples now, and those that the release contains if they differ."""

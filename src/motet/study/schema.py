@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
@@ -82,6 +83,10 @@ def _duration(value: Any) -> timedelta:
 def _origin(text: str) -> str:
     _refuse_unless(re.fullmatch(r"\*|https?://[^/\s]+", text) is not None)
     return text
+
+
+def _network(text: str) -> str:
+    return str(ip_network(text))
 
 
 def _url(text: str) -> str:
@@ -231,6 +236,13 @@ class Server(Section):
         default=1_000_000, ge=1000, le=10**9, description="bytes, a whole number from 1000 to 1000000000"
     )
     rate: Positive = Field(default=50.0, description="requests a second, a number above 0")
+    max_connections: int = Field(default=4000, ge=1, le=10**6, description="a whole number from 1 to 1000000")
+    max_connections_per_address: int = Field(
+        default=200, ge=1, le=10**6, description="a whole number from 1 to 1000000"
+    )
+    proxies: Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_listed)] = Field(
+        default=("127.0.0.1", "::1"), description='a list of addresses or networks such as "10.0.0.0/8"'
+    )
 
 
 class File(Section):

@@ -187,4 +187,7 @@ origins = []           # web pages that may send requests, such as "https://exam
 download = "anyone"    # who may download releases: anyone or clients
 max_body = 1000000     # bytes per request
 rate = 50              # requests per second and client
+max_connections = 4000               # at once,
+max_connections_per_address = 200    # and from one address, unless it is a proxy's
+proxies = ["127.0.0.1", "::1"]       # reverse proxies, whose X-Forwarded-For is believed
 """
