@@ -153,6 +153,17 @@ def test_verify_mistakes(tmp_path: Path) -> None:
     )
 
 
+def test_a_database_whose_schema_is_damaged_is_one_line(tmp_path: Path) -> None:
+    """SQLite then quotes bytes of the file, which need not be text."""
+    with local_study(tmp_path, EXACT) as study:
+        path = study.study.path
+    database = path.with_suffix(".db")
+    database.write_bytes(database.read_bytes().replace(b"REFERENCES", b"REFER\x9dNCES"))
+    damaged = "study.db: expected a study's database, got malformed database schema (examples)"
+    check_mistakes((damaged, ["verify", path]), (damaged, ["backup", path, tmp_path / "b.zip"]))
+    check_mistakes((damaged, ["export", path, "ann"]), (damaged, ["serve", path, "--port", 0]))
+
+
 def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         path, there = study.study.path, tmp_path / "there"

@@ -55,6 +55,7 @@ def test_downloads_and_audits_that_are_refused(studies: Studies, tmp_path: Path)
         (motet(curves, "audit", "127.0.0.1:8000"), "cannot read 127.0.0.1:8000", "an address with http://"),
         (motet(curves, "audit", curves.url, "--own", path), "give the later one too"),
         (motet(curves, "audit", NOWHERE), "Connection refused"),
+        (motet(curves, "audit", ""), "cannot read : "),
     ):
         refused(run, *words)
     assert json.loads(private) == {"version": 1, "policy": "private", "out": str(path)}

@@ -211,7 +211,18 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch:
             Client("https://study")
 
 
-@pytest.mark.parametrize("url", ["", "study:8000", "ftp://study", "http://me:pass@study", "http://study/?token=pass"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "study:8000",
+        "ftp://study",
+        "http://me:pass@study",
+        "http://study/?token=pass",
+        "http://a..b",
+        f"http://{'a' * 64}.org",
+    ],
+)
 def test_an_address_without_secrets(url: str) -> None:
     with pytest.raises(InvalidData, match="expected the server's address") as caught:
         Client(url)

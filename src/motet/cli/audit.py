@@ -32,7 +32,9 @@ def audit(
     """Attack releases, and show what they reveal about clients. Two releases also reveal what was sent between them."""
     if own is not None and later is None:
         raise InvalidData("--own is what you sent between two releases: give the later one too")
-    releases = sorted((release_at(place) for place in (release, later) if place), key=lambda one: one.version)
+    releases = sorted(
+        (release_at(place) for place in (release, later) if place is not None), key=lambda one: one.version
+    )
     from motet.client.tables import read_clients
     from motet.privacy.audit import audit as attack  # slow to load, and not needed for an error
 

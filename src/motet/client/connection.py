@@ -215,7 +215,8 @@ def pause(attempt: int) -> float:
 def _checked_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
+        parsed.host.encode("idna")  # as connecting does
+    except (httpx.InvalidURL, TypeError, UnicodeError):
         parsed = httpx.URL("")
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query or parsed.fragment:
         raise InvalidData(

@@ -121,8 +121,11 @@ def refusing(database: str, advice: str) -> Iterator[None]:
     """Errors of the database as one line."""
     try:
         yield
-    except SQLAlchemyError as error:
-        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+    except (SQLAlchemyError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
+            cause = error.object.decode(errors="replace")
+        else:
+            cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise InvalidStore(f"{database}: expected a study's database, got {cause}; {advice}") from None
 
 
