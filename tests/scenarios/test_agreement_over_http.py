@@ -252,7 +252,7 @@ def test_a_private_study_releases_by_the_clock_and_ends_with_its_budget(tmp_path
         assert status["budget"]["made"] == status["version"] == 3
         assert status["budget"]["left"] < 0.1
         assert status["next_release"] is None
-        poll(lambda: "no release: the budget" in running.log(), 60, "the clock goes on")
+        poll(lambda: "no more releases: the budget" in running.log(), 60, "the end of the budget in the log")
         assert operator.study()["version"] == operator.disclosed().version == 3
         assert running.rows("select version from ledger") == [(1,), (2,), (3,)]
 

@@ -268,7 +268,9 @@ def test_an_operator_token_that_is_short_or_cannot_be_sent_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]  # nothing was begun
 
 
-def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: World) -> None:
+def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(
+    private: World, caplog: pytest.LogCaptureFixture
+) -> None:
     told = private.call("GET", "/v1/study").json()
     assert (told["version"], told["dimension"]) == (0, 1)
     assert told["limits"] == {"y": [-10.0, 10.0], "noise": [0.01, 100.0], "examples_per_client": 5}
@@ -287,8 +289,11 @@ def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(private: W
         "the budget (ε = 1) is spent: all 2 releases are out; the last one stays valid, and no more will come"
     )
     assert status["budget"]["spent"] == pytest.approx(1.0, abs=1e-6)
-    assert private.release() == 2
+    assert private.release() == private.release() == 2
     assert private.call("GET", "/v1/study").json() == status
+    assert [r.getMessage() for r in caplog.records if "budget" in r.getMessage()] == [
+        f"no more releases: {status['refused']}"
+    ]
     page = private.call("GET", "/").text
     assert "Growth &lt;of&gt; children" in page
     assert "ε spent 1.00" in page

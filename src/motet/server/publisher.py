@@ -124,7 +124,17 @@ class Publisher:
             return None
         self._refusal, self._head = "", head
         LOG.info("release %d is out (%s), chain %s", version, self._study.release.policy, head[: chain.SHOWN_LETTERS])
+        self._report_end()
         return version
+
+    def _report_end(self) -> None:
+        """Log that this was the last release, if the budget is spent; and not again when the next one would be due."""
+        planned = self._study.ledger()
+        with self._store.snapshot() as connection:
+            end = None if planned is None else releases.budget(connection, planned).refusal
+        if end is not None:
+            LOG.warning("no more releases: %s", end)
+            self._refusal = end
 
     def _check_chain(self, schedule: Schedule) -> None:
         """Before each private release. One without noise spends nothing: the chain is checked if it is not our own."""
