@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import itertools
+import json
+import logging
+import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
+import psutil
 import pytest
 
+from motet import Disclosed
+from motet.server.logs import JsonLines, PlainLines, Throttle
+from motet.server.rates import Buckets
+from motet.server.streams import STREAMS_AT_ONCE, Streams
 from tests.scenarios.harness import poll
-from tests.server.world import EXACT, ONE, World, connected, head, world
+from tests.server.world import EXACT, ONE, World, connected, head, raw, world
+
+
+@pytest.fixture
+def exact(tmp_path: Path) -> Iterator[World]:
+    yield from world(tmp_path / "exact", EXACT)
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +77,210 @@ def test_larger_bodies_share_the_memory(large: World) -> None:
         assert status("another") == 422
     poll(lambda: not large.service.bodies.large_bytes, 30, "there is room again")
     assert status("own") == 422
+
+
+# --- one client's heavy requests ---
+
+
+def test_coefficients_are_computed_one_at_a_time(exact: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take hundreds of megabytes, so a client waits for one, and others for it, but not for ever."""
+    for who in ("own", "another"):
+        exact.call("POST", "/v1/examples", who, json=ONE)
+    exact.release()
+    real, running, most, go = Disclosed.coefficients, 0, 0, threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        assert go.wait(30)
+        running -= 1
+        return real(*arguments)
+
+    monkeypatch.setattr(Disclosed, "coefficients", slow)
+    with ThreadPoolExecutor(20) as threads:
+
+        def ask(who: str) -> Future[int]:
+            return threads.submit(lambda: int(exact.call("GET", "/v1/me/coefficients", who).status_code))
+
+        first = ask("own")
+        poll(lambda: running, 30, "the first is computed")
+        assert [ask("own").result(30) for _ in range(10)] == [503] * 10
+        second = ask("another")
+        assert exact.call("GET", "/v1/me", "another").status_code == 200
+        go.set()
+        assert (first.result(30), second.result(30)) == (200, 200)
+    assert most == 1
+
+
+# --- guessed tokens ---
+
+
+def test_whoever_guesses_tokens_is_told_to_wait_and_nobody_else(exact: World) -> None:
+    def answer(token: str, address: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+        return exact.http.get("/v1/me", headers=headers)
+
+    guesses = [answer(f"guess {k}", "192.0.2.1") for k in range(150)]
+    assert {guess.status_code for guess in guesses[:100]} == {401}
+    assert guesses[-1].status_code == 429
+    assert int(guesses[-1].headers["Retry-After"]) >= 1
+    assert exact.call("GET", "/v1/clients", "garbage", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 429
+    assert answer(exact.tokens["own"] or "", "192.0.2.1").status_code == 200  # from behind the same address
+    assert exact.call("GET", "/v1/clients", "operator", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 200
+    assert answer("a typing error", "192.0.2.2").status_code == 401
+    assert exact.http.get("/v1/me", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 401  # no token, no guess
+
+
+def test_buckets_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.server.rates.MAX_BUCKETS", 10)
+    buckets = Buckets()
+    for k in range(1000):
+        assert buckets.seconds_to_wait(f"{k}", 1e-6, capacity=1.0) is None
+        assert buckets.seconds_to_wait("one that comes again and again", 1e-6, capacity=2000.0) is None
+    assert buckets.seconds_to_wait("999", 1e-6, capacity=1.0) is not None
+    assert len(buckets._levels) == 10
+
+
+# --- streams, and slow readers of releases ---
+
+
+def test_streams_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    for w in world(tmp_path / "few", EXACT + "max_connections = 4\n"):
+        with ExitStack() as opened:
+            for _ in range(2):
+                opened.enter_context(w.http.stream("GET", "/v1/stream"))
+            refused = w.call("GET", "/v1/stream")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+            assert w.call("POST", "/v1/examples", "own", json=ONE).status_code == 200
+        poll(partial(can_stream, w), 30, "whoever leaves makes room")
+
+
+def can_stream(w: World) -> bool:
+    with w.http.stream("GET", "/v1/stream") as response:
+        return response.status_code == 200
+
+
+def test_a_release_wakes_streams_a_few_at_a_time() -> None:
+    """Between them every other request has its turn."""
+
+    async def longest_run() -> tuple[int, int]:
+        version, events = [1], list[str]()
+        streams = Streams(1000, lambda: version[0])
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                events.append("stream")
+
+        async def receive() -> Any:
+            await asyncio.sleep(3600)
+
+        async def other() -> None:
+            while True:
+                events.append("other")
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(streams.new()({}, receive, send)) for _ in range(300)]
+        await asyncio.sleep(0.1)
+        events.clear()
+        version[0] = 2
+        tasks.append(asyncio.create_task(other()))
+        await streams.wake()
+        await asyncio.sleep(0.1)
+        for task in tasks:
+            task.cancel()
+        runs = [len(list(run)) for kind, run in itertools.groupby(events) if kind == "stream"]
+        return sum(runs), max(runs)
+
+    told, run = asyncio.run(longest_run())
+    assert told == 300
+    assert run <= STREAMS_AT_ONCE
+
+
+def test_a_release_is_sent_piece_by_piece(exact: World) -> None:
+    """So a slow reader has a piece of it in memory, not all."""
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    exact.release()
+    assert exact.service.current is not None
+    exact.service.current = replace(exact.service.current, data=bytes(range(256)) * 400_000)
+    before = memory()
+    with ExitStack() as held:
+        for _ in range(10):
+            connection = held.enter_context(connected(exact))
+            connection.sendall(head(exact, "GET", "/v1/disclosed"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert memory() - before < 100
+    assert exact.call("GET", "/v1/disclosed").content == exact.service.current.data
+
+
+def memory() -> float:
+    """Megabytes of this process."""
+    return float(psutil.Process().memory_info().rss) / 2**20
+
+
+# --- what browsers are told, and methods that do not exist ---
+
+
+def test_every_response_has_headers_that_let_a_browser_run_nothing(exact: World) -> None:
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    exact.release()
+    for method, path, who, cache in (
+        ("GET", "/", None, "no-store"),
+        ("GET", "/docs", None, "no-store"),
+        ("GET", "/v1/study", None, "no-store"),
+        ("GET", "/v1/disclosed", None, "no-cache"),
+        ("GET", "/v1/me/examples", "own", "no-store"),
+        ("GET", "/v1/me", "garbage", "no-store"),
+        ("GET", "/nowhere", None, "no-store"),
+        ("POST", "/v1/examples", "own", "no-store"),
+        ("GET", "/v1/clients", "operator", "no-store"),
+    ):
+        headers = exact.call(method, path, who).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == cache
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert "server" not in headers
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_pages_obey_their_own_policy(untouched: World, path: str) -> None:
+    answer = untouched.call("GET", path)
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{allowed}'" in answer.headers["Content-Security-Policy"]
+    assert not re.search(r"<script|<iframe|<form|\sstyle=|\son\w+=|javascript:", answer.text)
+    assert all(link.startswith("data:") for link in re.findall(r'<link[^>]* href="([^"]*)', answer.text))
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PATCH", "PROPFIND", "HEAD", "FOO", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/v1/me", "/", "/nowhere", "*", "x:443"])
+def test_methods_that_do_not_exist_are_refused_in_the_one_shape(untouched: World, method: str, path: str) -> None:
+    answer = raw(untouched, head(untouched, method, path, "Connection: close"))
+    begin, _, body = answer.partition(b"\r\n\r\n")
+    assert int(begin.split()[1]) in ({501} if method == "FOO" else {400, 404, 405})
+    assert b"x-content-type-options" in begin
+    if method != "HEAD":
+        assert json.loads(body)["error"].keys() == {"code", "message", "where"}
+
+
+# --- logs ---
+
+
+def test_lines_of_one_kind_are_limited_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("motet.server.rates.time.monotonic", lambda: now)
+    throttle, shown = Throttle(), []
+    for k in range(5000):
+        record = logging.LogRecord("asyncio", logging.ERROR, "", 0, "refused %d", (k,), None)
+        if throttle.filter(record):
+            shown.append(record)
+    assert len(shown) == 200
+    assert throttle.filter(logging.LogRecord("asyncio", logging.ERROR, "", 0, "another", (), None))
+    now = 10.0
+    record = logging.LogRecord("asyncio", logging.ERROR, "", 0, "refused %d", (1,), None)
+    assert throttle.filter(record)
+    assert json.loads(JsonLines().format(record))["left_out"] == 4800
+    assert PlainLines().format(record).endswith("refused 1 (and 4800 more like this)")

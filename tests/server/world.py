@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config
@@ -81,11 +80,13 @@ class World:
 
 
 @contextmanager
-def running(app: FastAPI, **changes: Any) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+def running(
+    app: Any, *, settings: dict[str, Any] | None = None, **changes: Any
+) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
     """The application on a socket of its own, in a thread."""
     limits: dict[str, Any] = {"limit": 1000, "limit_per_address": 1000, "proxies": (), "tls": False} | changes
     listener = Listener(socket.create_server(("127.0.0.1", 0), backlog=2048), **limits)
-    server = Server(bounded_config(app, proxies=("127.0.0.1",)), listener)
+    server = Server(bounded_config(app, proxies=("127.0.0.1",), **(settings or {})), listener)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()

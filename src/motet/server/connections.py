@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import socket
+import struct
 import sys
 import time
 from asyncio import constants, sslproto
@@ -44,6 +45,7 @@ ACCEPTS_AT_ONCE = 32
 RESERVED_DESCRIPTORS = 256  # for database files, logs and processes
 LOG_SECONDS = 10.0  # between two lines of one kind
 OVERLOAD = "the server has as many connections as it can take now: try again in a second"
+NO_LINGER = struct.pack("ii", 1, 0)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -233,7 +235,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= MAX_PIPELINED:
-            self.transport.abort()
+            self._reset()
             raise ConnectionAbortedError
         super().on_message_begin()
         self._part = "head"
@@ -261,7 +263,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._part is None:
+        if self._part != "body":
             self._await_head()
 
     def pause_writing(self) -> None:
@@ -307,15 +309,21 @@ class BoundedConnection(HttpToolsProtocol):
                 self._refuse(408, "expected the rest of this request sooner")
             self.transport.close()
         if now > self._write_deadline:
-            self.transport.abort()
+            self._reset()
 
     def evict(self) -> bool:
         """Make room for another connection, unless this one came just now."""
         if self.loop.time() < self._read_deadline - HEAD_SECONDS + EVICTION_SECONDS:
             return False
         self.server_state.waiting.pop(self, None)
-        self.transport.abort()
+        self._reset()
         return True
+
+    def _reset(self) -> None:
+        """Close at once; otherwise the system would go on to send what it has."""
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.transport.abort()
 
     def _refuse(self, status: int, message: str) -> None:
         if not self.transport.is_closing():
@@ -370,6 +378,6 @@ def bounded_config(app: Any, *, proxies: Sequence[str], **settings: Any) -> uvic
         access_log=False,
         forwarded_allow_ips=list(proxies),
         server_header=False,
-        timeout_keep_alive=int(HEAD_SECONDS),
+        timeout_keep_alive=86_400,  # of uvicorn's own timers, which any byte would put off
         **settings,
     )

@@ -1,4 +1,7 @@
-"""Logs on standard error: JSON for programs, plain text for people; never payloads or tokens."""
+"""Logs on standard error: JSON for programs, plain text for people; never payloads or tokens.
+
+Nobody who makes the server log something fills a disk with it: lines of one kind are limited, and the others counted.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,40 @@ import json
 import logging
 import time
 import traceback
+from collections import Counter
 from typing import Literal, TypeAlias
 
+from motet.server.rates import Buckets
 from motet.text import printable
 
 LogFormat: TypeAlias = Literal["plain", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+MAX_LINES, LINES_PER_SECOND = 200, 5.0  # of one kind: at once, and then
+MAX_KIND_LETTERS = 200
+
+
+class Throttle(logging.Filter):
+    """Leaves out most of very many lines that differ only in their values; the next one has their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines = Buckets()
+        self._left_out: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = f"{record.name} {record.msg}"[:MAX_KIND_LETTERS]
+        if self._lines.seconds_to_wait(kind, LINES_PER_SECOND, capacity=MAX_LINES) is not None:
+            self._left_out[kind] += 1
+            return False
+        if left_out := self._left_out.pop(kind, 0):
+            record.left_out = left_out
+        return True
 
 
 class JsonLines(logging.Formatter):
     """A log record as one line of JSON."""
 
-    FIELDS = ("method", "route", "status", "seconds")
+    FIELDS = ("method", "route", "status", "seconds", "left_out")
 
     def format(self, record: logging.LogRecord) -> str:
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "from": record.name}
@@ -38,6 +63,8 @@ class PlainLines(logging.Formatter):
             text = f"{fields['method']} {fields['route']}: status {fields['status']} in {fields['seconds']:.3f} s"
         if record.exc_info and record.exc_info[1]:
             text += f": {traceback.format_exception_only(record.exc_info[1])[-1].strip()} (details: --log-format json)"
+        if hasattr(record, "left_out"):
+            text += f" (and {record.left_out} more like this)"
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         return f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {level}{printable(text)}"
 
@@ -48,6 +75,7 @@ def log_to_stderr(format: LogFormat = "json", level: LogLevel = "info") -> None:
     Refused requests are in the JSON log, but in the plain one only at level debug.
     """
     handler = logging.StreamHandler()
+    handler.addFilter(Throttle())
     handler.setFormatter(JsonLines() if format == "json" else PlainLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("motet").setLevel(level.upper())
