@@ -86,7 +86,7 @@ def test_rows_of_another_client_are_refused(studies: Studies, tmp_path: Path) ->
     for run, *words in (
         (
             motet(curves, "send", other, client=nan.token),
-            "other.csv, row 2, column client: expected 'nan', whose token this is, got 'zz'; nothing was changed",
+            "other.csv, row 2, column client: expected 'nan', whose token this is, got 'zz', so nothing was done",
         ),
         (motet(curves, "send", mixed, "--client", "zz", client=nan.token), "mixed.csv, row 3", "got 'zz'"),
         (motet(curves, "send", mixed, client=nan.token), "mixed.csv has 2 clients, nan, zz: choose one"),
@@ -95,6 +95,7 @@ def test_rows_of_another_client_are_refused(studies: Studies, tmp_path: Path) ->
             "got 'zz'",
         ),
         (motet(curves, "remove", "--examples", other, client=nan.token), "got 'zz'"),
+        (motet(curves, "predict", other, client=nan.token), "other.csv, row 2, column client", "got 'zz'"),
         (
             motet(curves, "send", mixed, "--tokens", table(tmp_path / "t.csv", f"name,token\nnan,{pia.token}\nzz,z\n")),
             "t.csv: the token of nan is that of 'pia': correct the file",

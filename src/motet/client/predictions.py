@@ -15,7 +15,7 @@ import numpy as np
 from motet.arrays import Array, outputs, slices
 from motet.client import tables
 from motet.client.client import Client
-from motet.client.site import Site
+from motet.client.site import Site, check_owner
 from motet.client.tables import Examples, Inputs
 from motet.errors import InvalidData
 from motet.files import Table
@@ -119,6 +119,7 @@ def from_sent(server: Client, path: Path | None) -> Query:
     """One client, from the examples that it sent; at the inputs of a table, or at the whole catalogue."""
     release, coefficients = server.coefficients()
     inputs = read_inputs(release, path)
+    check_owner(server, inputs.table)
     return Query(release, inputs, {THE_CLIENT: Source(release, coefficients)}, {THE_CLIENT: range(len(inputs.X))})
 
 

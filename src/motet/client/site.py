@@ -82,7 +82,7 @@ def check_owner(me: Client, table: Table) -> None:
         if client not in (about.get("name"), about.get("id")):
             expected = f"expected {about.get('name')!r}, whose token this is, got {client!r:.60}"
             advice = "use each client's own token (--tokens), or correct the table"
-            raise table.refusal(rows[0], "client", f"{expected}; nothing was changed: {advice}")
+            raise table.refusal(rows[0], "client", f"{expected}, so nothing was done: {advice}")
 
 
 def send(
