@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,28 +14,36 @@ from hypothesis import strategies as st
 from motet.errors import InvalidStore
 from motet.server.publisher import Publisher
 from motet.store.backup import back_up
-from motet.store.releases import current_ledger, pin
+from motet.store.clients import enroll
+from motet.store.examples import Addition, Example
+from motet.store.releases import current_ledger, participation, pin
 from motet.store.restore import restore
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.store.local_study import BEGIN, PRIVATE
 
 PLANNED = 12
-STUDY = PRIVATE.replace("releases = 6", f"releases = {PLANNED}")
+PER_STUDY = PRIVATE.replace("releases = 6", f"releases = {PLANNED}")
+PER_CLIENT = PRIVATE.replace("releases = 6", f'releases = {PLANNED}\nper = "client"')
 FASTER, SLOWER = 4, 17  # seconds, in place of 10
 
 
 class History:
-    """A study from its first start on; after a restoration it goes on in another folder, and the old one is left."""
+    """A study of one client from its first start on; after a restoration it goes on in another folder, and the old one
+    is left."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, body: str) -> None:
         self.folder, self.now, self.seen, self.folders = folder, BEGIN, list[int](), 0
         self.backups: list[Path] = []
         folder.mkdir(exist_ok=True)
-        (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+        (folder / "study.toml").write_text(body, encoding="utf-8")
         self.mechanism: Any = None
-        self.store: Any = None
+        self.client, self.taken_part, self.counted = "", 0, 0  # in how many releases: in fact, and by the database
         self.start(folder / "study.toml")
+        with self.store.transaction() as connection:
+            (ann,) = enroll(connection, ["ann"])
+            Addition.of(ann.id, [Example("1", struct.pack("<d", 0.5), 1.0, 1.0)], 9)(connection)
+        self.client = ann.id
 
     def start(self, path: Path) -> None:
         """A server that begins, with two publishers."""
@@ -51,12 +60,13 @@ class History:
         self.close()
         self.study, self.store = study, store
         self.publishers = [self.publisher() for _ in range(2)]
+        self.counted = self.count()
 
     def publisher(self, reached: Callable[[str], None] = lambda _: None) -> Publisher:
         return Publisher(self.store, self.study, noise=lambda total, _: total, clock=lambda: self.now, reached=reached)
 
     def close(self) -> None:
-        if self.store is not None:
+        if hasattr(self, "store"):
             self.store.close()
 
     # --- what may happen ---
@@ -102,13 +112,22 @@ class History:
 
     def see(self, *versions: int | None) -> None:
         self.seen += [version for version in versions if version is not None]
+        before, self.counted = self.counted, self.count()
+        self.taken_part += self.counted - before
+
+    def count(self) -> int:
+        with self.store.snapshot() as connection:
+            return participation(connection, self.client)
 
     def check(self) -> None:
         planned = self.study.ledger()
         assert planned is not None
         with self.store.snapshot() as connection:
             charged = current_ledger(connection, planned).releases_made
-        assert len(self.seen) <= charged <= PLANNED, (self.seen, charged)
+        if planned.per == "study":
+            assert len(self.seen) <= charged <= PLANNED, (self.seen, charged)
+        else:
+            assert self.taken_part <= self.count() <= PLANNED, (self.taken_part, self.count())
         assert len(set(self.seen)) == len(self.seen), f"a version that was seen twice: {self.seen}"
 
 
@@ -139,13 +158,17 @@ OVERDUE = [
 ]
 
 
+@pytest.mark.parametrize("body", [PER_STUDY, PER_CLIENT], ids=["per study", "per client"])
 @given(steps=steps)
 @example(steps=TWO_PUBLISHERS)
 @example(steps=SHORTENED)
 @example(steps=OVERDUE)
-@settings(max_examples=15, deadline=None)
-def test_nobody_sees_more_releases_than_are_planned(folders: Iterator[Path], steps: list[tuple[str, int]]) -> None:
-    history = History(next(folders))
+@settings(max_examples=10, deadline=None)
+def test_nobody_sees_more_releases_than_are_planned(
+    folders: Iterator[Path], body: str, steps: list[tuple[str, int]]
+) -> None:
+    """Nor is a client in more of them than it may, and none is in more than are charged."""
+    history = History(next(folders), body)
     for step, value in [*steps, *[("tick", 20)] * 3]:
         getattr(history, step)(value)
         history.check()

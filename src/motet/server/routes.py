@@ -125,9 +125,13 @@ async def _send_directly(scope: Scope, receive: Receive, send_response: Send) ->
 
 
 async def about_me(me: CallerDep) -> dict[str, Any]:
-    """The client's id, name and count of examples; left_out is why the current release does not have them, or null."""
+    """The client's id, name and count of examples; left_out is why the current release does not have them, or null. If
+    each client has a budget of its own, in how many releases it has taken part."""
     summary = await me.service.read(partial(clients.summary, client=me.id))
-    return {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
+    about = {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
+    if me.service.study.release.per == "client":
+        about["releases_taken_part_in"] = await me.service.read(partial(releases.participation, client=me.id))
+    return about
 
 
 async def my_examples(

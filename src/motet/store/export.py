@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from motet.errors import UnknownTask
 from motet.store.clients import find_client
 from motet.store.examples import inputs
-from motet.store.releases import gaps
-from motet.store.schema import PRESENT, examples, log, participations, releases
+from motet.store.releases import gaps, participation
+from motet.store.schema import PRESENT, examples, log, releases
 from motet.store.store import Connection
 from motet.study.study import Study
 
@@ -41,8 +41,7 @@ def export_client(connection: Connection, study: Study, name_or_id: str) -> dict
         data |= {"name": client["name"], "revoked": client["revoked"]}
     data |= {"examples": _examples(connection, study, id), "removed": _removed(connection, id), "log": history}
     if study.private and study.release.per == "client":
-        number = select(participations.c.releases).where(participations.c.client == id)
-        data["releases_taken_part_in"] = connection.execute(number).scalar() or 0
+        data["releases_taken_part_in"] = participation(connection, id)
     return data | {"notes": _notes(connection, study, history, forgotten=client is None)}
 
 

@@ -258,6 +258,12 @@ def current_ledger(connection: Connection, planned: Ledger) -> Ledger:
     return replace(budget(connection, planned), participation=counts)
 
 
+def participation(connection: Connection, client: str) -> int:
+    """In how many releases a client has taken part, if the budget is per client."""
+    chosen = select(participations.c.releases).where(participations.c.client == client)
+    return connection.execute(chosen).scalar() or 0
+
+
 def _charge(connection: Connection, scales: Mapping[int, float], clients: Collection[str]) -> chain.Content:
     """Add rows to the ledger, scales by version, and one participation to each client; returns what to chain."""
     connection.execute(
