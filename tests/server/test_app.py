@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import os
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/me/examples/{id}"): {"x": [1.0], "y": 2.0},
     ("POST", "/v1/clients"): {"names": ["somebody"]},
 }
+CASES = int(os.environ.get("MOTET_FUZZ_CASES", "25"))  # random requests to each route
 PEOPLE = (None, "garbage", "revoked", "another", "own", "operator")
 
 
@@ -437,7 +439,7 @@ def test_whatever_is_sent_no_call_fails_and_every_refusal_has_one_shape(
     documented.service.study.server.__dict__["rate"] = 10_000
 
     @given(case=schema[path][method].as_strategy(), who=st.sampled_from(PEOPLE))
-    @configured(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @configured(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
     def ask(case: Any, who: str | None) -> None:
         token = documented.tokens[who] if who else None
         answer = case.call(headers={"Authorization": f"Bearer {token}"} if token else None)
