@@ -19,6 +19,7 @@ from motet.server.app import ROUTES
 from motet.server.metrics import Metrics
 from motet.store.releases import pin
 from motet.store.store import Store
+from motet.study.schema import File
 from motet.study.study import Study
 from tests.pages import ROOT, Session, blocks, check
 
@@ -79,11 +80,27 @@ def test_the_tokens_that_commands_ask_for(
         monkeypatch.delenv(variable, raising=False)
     table = tmp_path / "table.csv"
     table.write_text("x,y\n1,2\n", encoding="utf-8")
-    arguments = {"enroll": ["ann"], "send": [str(table)], "export": ["http://127.0.0.1:1"]}
-    for name in ("enroll", "clients", "release", "send", "predict", "export"):
+    arguments = {name: [str(table)] for name in ("send", "replace", "remove")}
+    arguments |= {"enroll": ["ann"], "export": ["http://127.0.0.1:1"]}
+    for name in ("enroll", "clients", "release", "send", "replace", "remove", "forget", "predict", "export"):
         ended = CliRunner().invoke(app, [name, *arguments.get(name, [])])
         (asked,) = re.findall(r"MOTET_\w*TOKEN", ended.stderr)
         assert (ended.exit_code, asked in reference["NOTES"][name]) == (1, True), name
+
+
+# --- security ---
+
+
+def test_the_security_page_names_tests_settings_and_commands_that_exist() -> None:
+    text = page("security")
+    assert [path for path in re.findall(r"`(tests/\S+\.py)`", text) if not (ROOT / path).is_file()] == []
+    for section, key in re.findall(r"`(release|limits|inputs|server)\.(\w+)`", text):
+        settings: Any = File.model_fields[section].annotation
+        assert key in settings.model_fields, (section, key)
+    assert set(re.findall(r"`motet (\w+)", text)) <= NAMES
+    claims = [line for line in text.split("## What is not promised")[0].splitlines() if line.startswith("| ")]
+    assert len(claims) > 20
+    assert [line for line in claims if "`tests/" not in line and line[2:].split()[0] not in ("promise", "attack")] == []
 
 
 # --- running a server ---
