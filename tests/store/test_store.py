@@ -182,7 +182,7 @@ def test_other_databases_are_refused(url: str) -> None:
 def test_a_database_that_cannot_be_opened_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
     (tmp_path / "junk.db").write_bytes(b"something else, long enough to be read as a header" * 20)
-    for name, reason in (("folder.db", "unable to open database file"), ("junk.db", "file is not a database")):
+    for name, reason in (("folder.db", "something that is not a file"), ("junk.db", "file is not a database")):
         with pytest.raises(InvalidStore, match=f"{name}: expected a study's database, got {reason}; ") as refused:
             Store(f"sqlite:///{tmp_path / name}")
         assert len(str(refused.value).splitlines()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 
 import pytest
@@ -60,19 +61,27 @@ def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
         writer.submit(add)
 
 
-def test_a_database_that_fails_answers_nobody_with_success(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_fails_answers_nobody_with_success(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
 
     def fail() -> None:
-        raise OperationalError("commit", {}, Exception("disk full"))
+        raise OperationalError("commit", {}, sqlite3.OperationalError("disk full"))
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "transaction", fail)
-        with pytest.raises(Busy, match="OperationalError"):
-            writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10)
+        for _ in range(2):
+            with pytest.raises(Busy, match="cannot be used now: disk full; try again later"):
+                writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10)
+    caplog.set_level("INFO")
     assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10).accepted == 1
     writer.close()
+    assert [record.message for record in caplog.records] == [
+        "the database cannot be written: disk full",
+        "the database can be written again",
+    ]
 
 
 def test_who_went_away_stops_nobody_else(store: Store) -> None:

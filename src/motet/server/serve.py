@@ -76,7 +76,8 @@ def serve(
     )
     log_to_stderr(log_format, log_level)
     store = _open(study)
-    token = operator_token(store, chosen, show_token)
+    with store.refusing():
+        token = operator_token(store, chosen, show_token)
     address = _address(listener, "http" if certfile is None else "https")
 
     def announce() -> None:
@@ -143,7 +144,8 @@ def _address(listener: socket.socket, scheme: str) -> str:
 def _open(study: Study) -> Store:
     """The study's database, made if there is none; its current release must be readable."""
     store = Store(study.store_url, serving=True)
-    releases.pin(store, study, now=time.time())
+    with store.refusing():
+        releases.pin(store, study, now=time.time())
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)

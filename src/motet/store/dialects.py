@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
 
 from motet.errors import InvalidStore
+from motet.store.database_files import OpenFiles, connect, prepare
 from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
 
 SCRUB_WAIT_SECONDS = 0.05  # for readers to end, while writers wait
+MAX_COPY_BYTES = 2**30  # of a database that is copied to be read
+MAX_COPY_ATTEMPTS = 40  # four a second
 
 
 class Dialect(ABC):
@@ -41,6 +46,10 @@ class Dialect(ABC):
     delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
+    def reason(self, error: Exception) -> str:
+        """Of an error, for clients: nothing that is secret, such as an address."""
+        return type(error).__name__
+
     @abstractmethod
     def open(self, url: URL) -> Engine:
         """To read and write; transactions that write have the execution option ``writes``."""
@@ -55,6 +64,11 @@ class Dialect(ABC):
             return create_engine(url, **options)
         except ModuleNotFoundError as error:
             raise InvalidStore(f"this database needs {error.name}: pip install 'motet[{self.extra}]'") from None
+
+    def watch(self, url: URL) -> OpenFiles | None:
+        """For an open database whose files may be deleted or replaced meanwhile."""
+        del url
+        return None
 
     def lock_server(self, url: URL) -> Callable[[], None]:
         """Refuse a second server of a database that takes only one; returns what ends the lock, as the process does."""
@@ -100,29 +114,57 @@ class SQLite(Dialect):
     )
 
     def open(self, url: URL) -> Engine:
-        return self._engine(url, self.pragmas)
+        prepare(self.file(url), self.advice)
+        engine = self.create_engine(url)
 
-    def open_read_only(self, url: URL) -> Engine:
-        return self._engine(url, ("query_only = ON", "busy_timeout = 10000"))
-
-    def lock_server(self, url: URL) -> Callable[[], None]:
-        return ServerLock(self.file(url), self.advice).release
-
-    def _engine(self, url: URL, pragmas: Sequence[str]) -> Engine:
+        @event.listens_for(engine, "connect")
         def configure(connection: Any, _: Any) -> None:
             connection.isolation_level = None  # transactions begin at our BEGIN
-            for pragma in pragmas:
+            for pragma in self.pragmas:
                 connection.execute(f"PRAGMA {pragma}").close()
 
+        @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
             """A writer takes its lock at once: one that waits until it writes may find the database changed."""
             writes = connection.get_execution_options().get("writes")
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
-        engine = self.create_engine(url)
-        event.listen(engine, "connect", configure)
-        event.listen(engine, "begin", begin)
         return engine
+
+    def open_read_only(self, url: URL) -> Engine:
+        engine = self.create_engine(make_url("sqlite://"), creator=lambda: self._snapshot(url), poolclass=StaticPool)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+
+    def _snapshot(self, url: URL) -> sqlite3.Connection:
+        """A copy in memory: who reads it for long delays no scrubbing. A very large file is read as it is."""
+        source = connect(self.file(url), timeout=10.0)
+        source.execute("PRAGMA query_only = ON").close()
+        if self.file(url).stat().st_size > MAX_COPY_BYTES:
+            return source
+        with closing(source):
+            copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            attempts = count(1)
+
+            def progress(*_: int) -> None:
+                if next(attempts) > MAX_COPY_ATTEMPTS:
+                    raise sqlite3.OperationalError("database is locked")
+
+            source.backup(copy, progress=progress)  # in one step; more only if somebody has locked the file
+        return copy
+
+    def reason(self, error: Exception) -> str:
+        """SQLite's own, such as "database or disk is full"."""
+        return str(error) if isinstance(error, sqlite3.Error) else super().reason(error)
+
+    def watch(self, url: URL) -> OpenFiles:
+        try:
+            return OpenFiles(self.file(url))
+        except sqlite3.Error as error:
+            raise InvalidStore(f"{url.database}: expected a study's database, got {error}; {self.advice}") from None
+
+    def lock_server(self, url: URL) -> Callable[[], None]:
+        return ServerLock(self.file(url), self.advice).release
 
     def scrub(self, url: URL, *, compact: bool) -> bool:
         """SQLite overwrites a row that is deleted, but its write-ahead log keeps the old pages until it is emptied, and
@@ -130,7 +172,7 @@ class SQLite(Dialect):
 
         The log is emptied before that too: otherwise each attempt beside a reader would add the whole file to it.
         """
-        with closing(self._connect(url, SCRUB_WAIT_SECONDS)) as connection:
+        with closing(connect(self.file(url), timeout=SCRUB_WAIT_SECONDS)) as connection:
             for pragma in ("secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {pragma}").close()
             if not _empty_log(connection):
@@ -150,14 +192,9 @@ class SQLite(Dialect):
             raise InvalidStore(f"store.url: expected the path of a file, got {brief(str(url.database))}")
         return Path(url.database)
 
-    def _connect(self, url: URL, seconds: float) -> sqlite3.Connection:
-        """Without SQLAlchemy, to a file that exists; waits for others at most so long."""
-        address = f"{self.file(url).absolute().as_uri()}?mode=rw"
-        return sqlite3.connect(address, timeout=seconds, isolation_level=None, uri=True)
-
     def copy(self, url: URL, target: Path) -> None:
         try:
-            with closing(self._connect(url, 60.0)) as source:
+            with closing(self._snapshot(url)) as source:
                 source.execute("VACUUM INTO ?", (str(target),))
         except sqlite3.Error as error:
             raise InvalidStore(f"{url.database}: cannot be copied: {error}; check it with motet verify") from None

@@ -11,18 +11,19 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import sqlalchemy
 from sqlalchemy import Table, select
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import Busy, InvalidStore
 from motet.store import schema
 from motet.store.chain import begin as begin_chain
-from motet.store.dialects import parse
+from motet.store.dialects import Dialect, parse
 from motet.store.scrubber import Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
@@ -41,33 +42,50 @@ class Store:
 
     def __init__(self, url: str, *, serving: bool = False) -> None:
         self._dialect, self._url = parse(url)
-        self._unlock = self._dialect.lock_server(self._url) if serving else lambda: None
-        self.engine = self._dialect.open(self._url)
-        with refusing(str(self._url.database), self._dialect.advice), self.transaction() as connection:
-            _create_or_upgrade(connection)
-        self._scrubber = Scrubber(self._try_to_scrub)
+        with ExitStack() as opened:
+            if serving:
+                opened.callback(self._dialect.lock_server(self._url))
+            self.engine = self._dialect.open(self._url)
+            opened.callback(self.engine.dispose)
+            self._check_files: Callable[[], None] = lambda: None
+            with self.refusing():
+                with self.transaction() as connection:
+                    _create_or_upgrade(connection)
+                if (files := self._dialect.watch(self._url)) is not None:
+                    opened.callback(files.close)
+                    self._check_files = files.check
+            self._scrubber = Scrubber(self._try_to_scrub)
+            opened.callback(self._scrubber.close)
+            self.close = opened.pop_all().close
         wait([self.scrub()], timeout=OPEN_WAIT_SECONDS)  # an earlier process may have ended before it did
 
-    def close(self) -> None:
-        self._scrubber.close()
-        self.engine.dispose()
-        self._unlock()
+    def refusing(self) -> AbstractContextManager[None]:
+        """Errors of the database as one line, for whoever opens it."""
+        return refusing(self._url, self._dialect)
+
+    def unavailable(self, error: SQLAlchemyError) -> Busy:
+        """An error of the database, for clients."""
+        reason = self._dialect.reason(getattr(error, "orig", None) or error)
+        return Busy(f"the database cannot be used now: {reason}; try again later")
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """All of it or nothing, durable when it ends."""
+        self._check_files()
         with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
             yield connection
+        self._check_files()
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """The database at one moment, to read from."""
+        self._check_files()
         try:
             options = self._dialect.snapshot_options
             with self.engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except SQLAlchemyError as error:
-            raise unavailable(error) from error
+            raise self.unavailable(error) from error
 
     # --- deleted rows leave the files ---
 
@@ -109,7 +127,7 @@ def read_only(study: Study) -> Iterator[Connection]:
         raise InvalidStore(f"expected a database at {file}, got none: serve the study first, motet serve {study.path}")
     engine = dialect.open_read_only(url)
     try:
-        with refusing(str(url.database), dialect.advice), engine.connect() as connection, connection.begin():
+        with refusing(url, dialect), engine.connect() as connection, connection.begin():
             schema_version(connection)
             yield connection
     finally:
@@ -117,20 +135,16 @@ def read_only(study: Study) -> Iterator[Connection]:
 
 
 @contextmanager
-def refusing(database: str, advice: str) -> Iterator[None]:
-    """Errors of the database as one line."""
+def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
+    """Errors of a database that is opened, as one line."""
     try:
         yield
     except (SQLAlchemyError, UnicodeDecodeError) as error:
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
-            cause = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise InvalidStore(f"{database}: expected a study's database, got {cause}; {advice}") from None
-
-
-def unavailable(error: SQLAlchemyError) -> Busy:
-    return Busy(f"the database does not answer: {type(error).__name__}; try again")
+            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise InvalidStore(f"{url.database}: expected a study's database, got {cause}; {dialect.advice}") from None
 
 
 def insert_rows(

@@ -5,6 +5,7 @@ A future is answered after the commit, so whoever has an answer has it for good.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -16,8 +17,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
 from motet.store.examples import Addition, add_all
-from motet.store.store import Connection, Store, unavailable
+from motet.store.store import Connection, Store
 
+LOG = logging.getLogger("motet.store")
 Command: TypeAlias = Callable[[Connection], Any]
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
 
@@ -56,6 +58,7 @@ class Writer:
         self._max_queued = max_queued
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._closed = False
+        self._failure = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
@@ -98,11 +101,22 @@ class Writer:
             self._reached("after commit")
             if any(request.scrub for request in batch):
                 results = _with_erasure(batch, results, self._store.scrub())
+            self._log_failure("")
         except SQLAlchemyError as error:
-            results = [unavailable(error)] * len(batch)
+            self._log_failure(str(getattr(error, "orig", None) or error).partition("\n")[0])
+            results = [self._store.unavailable(error)] * len(batch)
         except Exception as error:  # the error is the answer, and the writer goes on
+            self._log_failure(str(error))
             results = [error] * len(batch)
         self._answer(partial(_settle, [request.future for request in batch], results))
+
+    def _log_failure(self, reason: str) -> None:
+        """When it begins, when its reason changes, and when it ends."""
+        if reason and reason != self._failure:
+            LOG.error("the database cannot be written: %s", reason)
+        elif self._failure and not reason:
+            LOG.info("the database can be written again")
+        self._failure = reason
 
 
 def _with_erasure(batch: list[Request], results: list[Any], erased: Future[bool]) -> list[Any]:
