@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-import stat
 from pathlib import Path
 
 from motet.errors import Busy, InvalidStore
@@ -25,30 +24,17 @@ def connect(database: Path, *, timeout: float) -> sqlite3.Connection:
 
 
 def prepare(database: Path, advice: str) -> None:
-    """Make the file if there is none, and let nobody but its owner read it."""
+    """Make the file if there is none, and refuse what is not a file."""
+    path = os.path.realpath(database)
     try:
-        os.close(os.open(os.path.realpath(database), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return
     except FileExistsError:
-        _narrow(database, advice)
+        reason = None if os.path.isfile(path) else "something that is not a file"
     except OSError as error:
-        raise InvalidStore(f"{database}: expected a study's database, got {error.strerror}; {advice}") from None
-
-
-def _narrow(database: Path, advice: str) -> None:
-    """Take the rights of others away. The file is not opened: closing it would end the locks of this process."""
-    for path in _paths(database):
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:  # there is none
-            continue
-        if not stat.S_ISREG(mode):
-            raise InvalidStore(f"{path}: expected a study's database, got something that is not a file; {advice}")
-        if mode & 0o077:
-            try:
-                os.chmod(path, mode & 0o700)
-                LOG.warning("%s could be read by others: from now on only by its owner", path)
-            except OSError as error:
-                LOG.warning("%s can be read by others, and that cannot be changed: %s", path, error.strerror)
+        reason = error.strerror
+    if reason is not None:
+        raise InvalidStore(f"{database}: expected a study's database, got {reason}; {advice}")
 
 
 def _paths(database: Path) -> list[str]:
@@ -57,14 +43,16 @@ def _paths(database: Path) -> list[str]:
 
 
 class OpenFiles:
-    """The files of an open database. ``check`` raises if they are not in their places any more: what is written then
-    would be lost."""
+    """The files of an open database, which nobody but their owner can read. ``check`` raises if they are not in their
+    places any more: what is written then would be lost."""
 
     def __init__(self, database: Path) -> None:
         # A connection that stays open: when the last one is closed, SQLite deletes the log, and makes another later.
         self._connection = connect(database, timeout=10.0)
         self._connection.execute("SELECT count(*) FROM sqlite_master").close()
         self._opened = [(path, _identity(path)) for path in _paths(database)]
+        for path, _ in self._opened:
+            _narrow(path)
 
     def check(self) -> None:
         for path, identity in self._opened:
@@ -82,3 +70,14 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _narrow(path: str) -> None:
+    """Take the rights of others away. The file is not opened: closing it would end the locks of this process."""
+    try:
+        mode = os.stat(path).st_mode
+        if mode & 0o077:
+            os.chmod(path, mode & 0o700)
+            LOG.warning("%s could be read by others: from now on only by its owner", path)
+    except OSError as error:
+        LOG.warning("%s may be read by others: %s", path, error.strerror)
