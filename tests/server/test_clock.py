@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from motet.store.backup import back_up
 from motet.store.releases import next_release, refusal
 from motet.store.restore import restore
+from tests.scenarios.harness import poll
+from tests.server.world import EXACT as SERVED
+from tests.server.world import world
 from tests.store.local_study import EVERY, EXACT, PRIVATE, LocalStudy, local_study, reopened, states
 
 YEARS = 1e9  # seconds
@@ -80,3 +84,14 @@ def test_a_study_without_noise_goes_on_by_the_clock_that_was_set_back(tmp_path: 
         assert study.publisher.tick() is None
         assert (due(study), report(study)) == (right + EVERY, "")
         assert study.release(2) == [2, 3]
+
+
+def test_a_release_that_does_not_come_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The publisher does not move, and its release was due in 1970."""
+    with caplog.at_level(logging.ERROR, logger="motet.service"):
+        for w in world(tmp_path, SERVED):
+            poll(lambda: caplog.messages, 30, "a line of the log")
+            for _ in range(3):
+                asyncio.run_coroutine_threadsafe(w.service.refresh(), w.loop).result(10)
+            assert len(caplog.messages) == 1
+            assert caplog.messages[0].startswith("the release of 1970-01-01 01:16:40 UTC is late")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -49,6 +50,7 @@ from motet.text import utc
 LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
+LATE_SECONDS = 300.0  # after which a release that is due is reported
 MAX_CACHED_CLIENTS = 100_000
 MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
 
@@ -75,6 +77,7 @@ class Service:
         self.streams = Streams(max_connections(study.server.max_connections) // 2, lambda: self.version)
         self._waking: asyncio.Task[None] | None = None  # a task that nobody holds may vanish
         self._due: float | None = None  # the next release, in seconds since 1970; None after the last
+        self._late_due: float | None = None  # the last one that was reported
         self._model = study.model.to_spec()
 
     # --- releases ---
@@ -94,6 +97,7 @@ class Service:
                 if failing:
                     LOG.info("the database answers again")
                 failing = False
+                self._report_lateness()
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def refresh(self) -> None:
@@ -108,6 +112,13 @@ class Service:
             if current is not None and current.version > self.version:  # and no other call was faster
                 self.current, self.disclosed = current, disclosed
                 self._waking = asyncio.create_task(self.streams.wake())
+
+    def _report_lateness(self) -> None:
+        """Log once that a release does not come: a publisher that was stopped cannot."""
+        late = self._due is not None and time.time() > self._due + LATE_SECONDS
+        if late and self._due != self._late_due:
+            LOG.error("the release of %s is late: is the publisher running, or busy for long?", utc(self._due or 0.0))
+            self._late_due = self._due
 
     @property
     def version(self) -> int:
