@@ -13,16 +13,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from motet.store import clients, scrubber
 from motet.store import examples as stored
 from motet.store.examples import Addition, Example
 from motet.store.scrubber import Scrubber
 from motet.store.settings import setting
-from motet.store.store import Store
+from motet.store.store import Store, read_only
 from motet.store.writer import Writer
 from tests.scenarios.harness import poll
 from tests.store.empty_store import enrolled, example
+from tests.store.local_study import EXACT, local_study
 
 
 def on_disk(folder: Path, value: bytes) -> bool:
@@ -124,6 +126,16 @@ def test_ids_that_an_earlier_version_kept_leave_the_log(store: Store, tmp_path: 
     with opened.snapshot() as c:
         assert setting(c, "unscrubbed") == ""
     opened.close()
+
+
+def test_whoever_verifies_or_exports_keeps_nothing_in_the_files(tmp_path: Path) -> None:
+    with local_study(tmp_path, EXACT) as study, read_only(study.study) as connection:
+        (ann,) = connection.exec_driver_sql("SELECT id FROM clients WHERE name = 'ann'").scalars()
+        study.do(clients.forget, ann)  # and scrub
+        before = connection.exec_driver_sql("SELECT count(*) FROM examples").scalar_one()
+        assert before == 6  # it reads the database of one moment
+        with pytest.raises(OperationalError, match="readonly"):
+            connection.exec_driver_sql("DELETE FROM examples")
 
 
 # --- the thread ---

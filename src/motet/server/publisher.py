@@ -72,10 +72,19 @@ class Publisher:
         return self._release(schedule, now)
 
     def catch_up(self) -> None:
-        """Bring the engine up to date with the log. Clients that were left out get another chance."""
+        """Bring the engine up to date with the log. Clients that were left out get another chance.
+
+        Most of it in many short snapshots: as long as one is held, removed data stay in the database's files. The last
+        one has what changed meanwhile, so the engine then is the database at one moment.
+        """
         with self._store.snapshot() as connection:
             newest, changed = changed_since(connection, self._sequence)
-            clients = list(dict.fromkeys([*changed, *self._left_out]))
+        clients = list(dict.fromkeys([*changed, *self._left_out]))
+        for part in slices(len(clients), CLIENTS_PER_QUERY):
+            with self._store.snapshot() as connection:
+                self._relearn(connection, clients[part])
+        with self._store.snapshot() as connection:
+            newest, clients = changed_since(connection, newest)
             for part in slices(len(clients), CLIENTS_PER_QUERY):
                 self._relearn(connection, clients[part])
         self._sequence = newest
