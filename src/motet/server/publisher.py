@@ -188,7 +188,9 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
     publisher, failure = Publisher(store, study), ""
     while not until():
         try:
-            publisher.tick()
+            with store.publishing() as first:
+                if first:
+                    publisher.tick()
             failure = ""
         except Exception as error:
             if repr(error) != failure:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine, event, func, select
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
@@ -29,6 +29,7 @@ from motet.text import brief
 SCRUB_WAIT_SECONDS = 0.05  # for readers to end, while writers wait
 MAX_COPY_BYTES = 2**30  # of a database that is copied to be read
 MAX_COPY_ATTEMPTS = 40  # four a second
+PUBLISHER_LOCK = int.from_bytes(b"motet")  # the number of an advisory lock, in this database alone
 
 
 class Dialect(ABC):
@@ -74,6 +75,15 @@ class Dialect(ABC):
         """Refuse a second server of a database that takes only one; returns what ends the lock, as the process does."""
         del url
         return lambda: None
+
+    @contextmanager
+    def publishing(self, engine: Engine) -> Iterator[bool]:
+        """Whether this process may publish in the block; False if another does.
+
+        It saves work alone: the transaction that publishes sees to it that nothing is released twice.
+        """
+        del engine
+        yield True
 
     def scrub(self, url: URL, *, compact: bool) -> bool:
         """Remove deleted rows from the files too, if ``erases``; False if a reader needs them still.
@@ -221,6 +231,17 @@ class PostgreSQL(Dialect):
 
     def open_read_only(self, url: URL) -> Engine:
         return self.create_engine(url, execution_options=self.snapshot_options)
+
+    @contextmanager
+    def publishing(self, engine: Engine) -> Iterator[bool]:
+        """Any number of servers may run, each with its publisher: an advisory lock chooses one at a time."""
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            first = bool(connection.execute(select(func.pg_try_advisory_lock(PUBLISHER_LOCK))).scalar())
+            try:
+                yield first
+            finally:
+                if first:
+                    connection.execute(select(func.pg_advisory_unlock(PUBLISHER_LOCK)))
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

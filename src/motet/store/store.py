@@ -87,6 +87,10 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
+    def publishing(self) -> AbstractContextManager[bool]:
+        """Whether this process may publish in the block; False if another does."""
+        return self._dialect.publishing(self.engine)
+
     # --- deleted rows leave the files ---
 
     def scrub(self) -> Future[bool]:
