@@ -143,13 +143,17 @@ class SQLite(Dialect):
 
     def open_read_only(self, url: URL) -> Engine:
         engine = self.create_engine(make_url("sqlite://"), creator=lambda: self._snapshot(url), poolclass=StaticPool)
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.exec_driver_sql("BEGIN")
+
         return engine
 
     def _snapshot(self, url: URL) -> sqlite3.Connection:
         """A copy in memory: who reads it for long delays no scrubbing. A very large file is read as it is."""
         source = connect(self.file(url), timeout=10.0)
-        source.execute("PRAGMA query_only = ON").close()
         if self.file(url).stat().st_size > MAX_COPY_BYTES:
             return source
         with closing(source):
