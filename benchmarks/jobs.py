@@ -12,6 +12,7 @@ import numpy as np
 from tests.oracles import Array, Literal, Problem
 from threadpoolctl import ThreadpoolController
 
+from benchmarks.attacks import attacks
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
@@ -252,4 +253,5 @@ TABLE: list[Callable[[], list[Row]]] = [
     music_study,
     private_release,
     service,
+    attacks,
 ]

@@ -217,7 +217,7 @@ def test_without_descriptors_connections_are_closed_and_one_line_is_logged(
         crowd = [held.enter_context(socket.create_connection(listener.getsockname())) for _ in range(50)]
         monkeypatch.setattr(socket.socket, "accept", failing)
         with caplog.at_level(logging.WARNING):
-            for _ in range(4):
+            for _ in range(20):
                 with pytest.raises(BlockingIOError):
                     listener.accept()
         monkeypatch.undo()

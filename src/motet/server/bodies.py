@@ -7,13 +7,14 @@ length ends the reading at its first surplus number.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, sleep, to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -30,6 +31,7 @@ MAX_BRACES = 5 * MAX_EXAMPLES_PER_REQUEST  # in a body of examples: each has one
 SMALL_BODY_BYTES = 16_384  # these are read at once, on the event loop
 LARGE_BODIES_BYTES = 2**25  # of all larger bodies in memory,
 SENDER_BODIES_BYTES = 2**22  # and of those of one sender, if it has more than one
+LARGE_BYTES_PER_SECOND = 2**24  # that are received of them, all together
 TEXT_PATTERN = "^[^\\x00]*$"  # PostgreSQL stores every character but this one
 WORDS = {"float": "a number", "int": "a number", "str": "text", "array": "a list", "object": "an object"}
 
@@ -97,8 +99,9 @@ def _in_words(kinds: str) -> str:
 class Bodies:
     """Reads the bodies of one study's requests.
 
-    Small ones are read as they come. Larger ones are read by a thread, one at a time, and share a number of bytes: if
-    they would exceed it, they are refused before they are received.
+    Small ones are read as they come. Larger ones are received at a pace that leaves most of the event loop's time to
+    others, and read by a thread, one at a time. They share a number of bytes: if they would exceed it, they are refused
+    before they are received.
     """
 
     def __init__(self, study: Study) -> None:
@@ -114,6 +117,7 @@ class Bodies:
         self.clients: Reader[NewClients] = Reader(NewClients, lambda body: body.names)
         self._bytes: Counter[str] = Counter()  # of larger bodies, by sender
         self._thread = CapacityLimiter(1)
+        self._received = 0.0  # when all that came would have come at that pace
 
     @property
     def large_bytes(self) -> int:
@@ -124,10 +128,18 @@ class Bodies:
         """What ``parse`` makes of a request's body."""
         length = int(request.headers.get("content-length", "0"))
         if length <= SMALL_BODY_BYTES:
-            return parse(await _receive(request))
+            return parse(b"".join([part async for part in _parts(request)]))
         with self._share(sender, length):
-            body = await _receive(request)
-            return await to_thread.run_sync(parse, body, limiter=self._thread)
+            parts = []
+            async for part in _parts(request):
+                parts.append(part)
+                await self._keep_pace(len(part))
+            return await to_thread.run_sync(parse, b"".join(parts), limiter=self._thread)
+
+    async def _keep_pace(self, received: int) -> None:
+        now = time.monotonic()
+        self._received = max(self._received, now) + received / LARGE_BYTES_PER_SECOND
+        await sleep(self._received - now)
 
     @contextmanager
     def _share(self, sender: str, length: int) -> Iterator[None]:
@@ -144,15 +156,14 @@ class Bodies:
                 del self._bytes[sender]
 
 
-async def _receive(request: Request) -> bytes:
-    parts = []
-    while True:
+async def _parts(request: Request) -> AsyncIterator[bytes]:
+    more = True
+    while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise HTTPException(400, "the body ended early")
-        parts.append(message.get("body", b""))
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 def schemas() -> dict[str, Any]:

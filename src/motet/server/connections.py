@@ -18,7 +18,7 @@ import sys
 import time
 from asyncio import constants, sslproto
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal
@@ -41,7 +41,7 @@ BODY_SECONDS = 10.0  # for a whole body,
 BODY_BYTES_PER_SECOND = 8192  # and for each of its bytes: a slower sender is cut off
 WRITE_SECONDS = 60.0  # for a part of a response, about 100 kB, to be read
 EVICTION_SECONDS = 1.0  # after which a connection without a head may have to make room
-ACCEPTS_AT_ONCE = 32
+ACCEPTS_AT_ONCE, ENDS_AT_ONCE = 8, 25  # before other work goes on
 RESERVED_DESCRIPTORS = 256  # for database files, logs and processes
 LOG_SECONDS = 10.0  # between two lines of one kind
 OVERLOAD = "the server has as many connections as it can take now: try again in a second"
@@ -298,8 +298,8 @@ class BoundedConnection(HttpToolsProtocol):
             self.server_state.waiting.pop(self, None)
             self.server_state.waiting[self] = None
 
-    def expire(self, now: float) -> None:
-        """End a wait that is too long."""
+    def expire(self, now: float) -> bool:
+        """End a wait that is too long, and return whether there was one."""
         if self.transport.is_closing():  # and some of the response is not read yet
             self._write_deadline = min(self._write_deadline, now + WRITE_SECONDS)
         elif self.flow.read_paused:  # it is us who keep the client waiting
@@ -308,8 +308,11 @@ class BoundedConnection(HttpToolsProtocol):
             if self._part == "head" or (self._part == "body" and not self.cycle.response_started):
                 self._refuse(408, "expected the rest of this request sooner")
             self.transport.close()
+            return True
         if now > self._write_deadline:
             self._reset()
+            return True
+        return False
 
     def evict(self) -> bool:
         """Make room for another connection, unless this one came just now."""
@@ -347,6 +350,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.server_state = State()
         self._listener, self._ready = listener, ready
+        self._round: Iterator[BoundedConnection] = iter(())
         listener.evict = self._evict
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -355,10 +359,16 @@ class Server(uvicorn.Server):
             self._ready()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:  # once a second
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.server_state.connections):
-                connection.expire(now)  # type: ignore[union-attr]
+        """Every tenth of a second: look at a tenth of the connections, and end a few, so that others need not wait."""
+        now, ends = asyncio.get_running_loop().time(), 0
+        for _ in range(len(self.server_state.connections) // 10 + 1):
+            connection = next(self._round, None)
+            if connection is None:
+                self._round = iter(list(self.server_state.connections))  # type: ignore[arg-type]
+            elif connection.transport is not None and connection.expire(now):
+                ends += 1
+            if ends >= ENDS_AT_ONCE:
+                break
         return await super().on_tick(counter)
 
     def _evict(self) -> bool:
