@@ -33,7 +33,7 @@ PUBLISHER_LOCK = int.from_bytes(b"motet")  # the number of an advisory lock, in 
 
 
 class Dialect(ABC):
-    """One kind of database: how to open it, scrub it after a removal, check it and copy it.
+    """One kind of database: how to open it, scrub it after a removal, check it and copy it, and who may use it at once.
 
     The defaults are those of a database server, which has programs of its own for checks and backups.
     """
