@@ -135,6 +135,7 @@ BAD: dict[str, Callable[[World], Any]] = {
     "unknown example": lambda w: w.call("DELETE", "/v1/me/examples/none", "own"),
     "unknown client": lambda w: w.call("POST", "/v1/clients/none/token", "operator"),
     "unknown path": lambda w: w.call("GET", "/nowhere"),
+    "a slash at the end": lambda w: w.call("GET", "/v1/study/"),
     "wrong method": lambda w: w.call("PATCH", "/v1/me", "own"),
     "too large a body": lambda w: w.call("POST", "/v1/examples", "own", content=b"x" * 3000),
     "no length": lambda w: w.call("POST", "/v1/examples", "own", content=iter([b"x"])),

@@ -24,7 +24,8 @@ inputs = st.one_of(st.text(max_size=5), st.lists(numbers, max_size=3), numbers)
 ids = st.one_of(st.text(max_size=MAX_ID_LENGTH + 2), numbers)
 fields = st.fixed_dictionaries({}, optional={"id": ids, "x": inputs, "y": numbers, "noise": numbers, "more": numbers})
 finite = st.floats(allow_nan=False, allow_infinity=False)
-plain_text = st.text(st.characters(codec="utf-8", min_codepoint=1), min_size=1, max_size=MAX_ID_LENGTH)
+letters = st.characters(codec="utf-8", min_codepoint=1, exclude_characters="./\\")
+plain_text = st.text(letters, min_size=1, max_size=MAX_ID_LENGTH)
 good = st.fixed_dictionaries(
     {"id": plain_text, "x": st.lists(finite, min_size=1, max_size=1)},
     optional={"noise": finite | st.integers(-(2**70), 2**70)},
@@ -63,12 +64,16 @@ def is_right(one: Any) -> bool:
     if not isinstance(one, dict) or not {"id", "x", "y"} <= one.keys() <= {"id", "x", "y", "noise"}:
         return False
     id, x = one["id"], one["x"]
-    right_id = isinstance(id, str) and 1 <= len(id) <= MAX_ID_LENGTH and "\0" not in id and is_unicode(id)
+    right_id = isinstance(id, str) and 1 <= len(id) <= MAX_ID_LENGTH and is_unicode(id) and is_address_part(id)
     return right_id and isinstance(x, list) and len(x) == 1 and all(map(is_number, (*x, one["y"], one.get("noise", 1))))
 
 
 def is_unicode(text: str) -> bool:
     return text.encode("utf-8", "replace").decode("utf-8") == text
+
+
+def is_address_part(text: str) -> bool:
+    return not set(text) & set("\0/\\") and text not in (".", "..")
 
 
 def is_number(value: Any) -> bool:
@@ -118,6 +123,7 @@ def test_damaged_bodies_are_refused_alike(bodies: Bodies, put: bytes, begin: int
         b'{"examples": [{"id": "a", "id": "b", "x": [1.0], "y": 2.0, "y": 3.0}]}',
         b'{"examples": [{"id": "\\ud800", "x": [1.0], "y": 2.0}]}',
         b'{"examples": [{"id": "a\\u0000", "x": [1.0], "y": 1.0}]}',
+        b'{"examples": [{"id": "\\u002e.", "x": [1.0], "y": 1.0}]}',
         b'{"examples": [{"id": "a", "x": [0.1000000000000000055511151231257827021181583404541015625], "y": 5e-324}]}',
         b'{"examples": ' + b"[" * 100_000,
         b'\xef\xbb\xbf{"examples": []}',
@@ -139,6 +145,11 @@ def test_at_most_so_many(bodies: Bodies, many: int) -> None:
 @pytest.mark.parametrize("letters", [0, 1, MAX_ID_LENGTH, MAX_ID_LENGTH + 1])
 def test_ids_are_counted_in_letters(bodies: Bodies, letters: int) -> None:
     both(bodies, json.dumps({"examples": [{**ONE, "id": "😀" * letters}]}).encode())
+
+
+@pytest.mark.parametrize("id", [".", "..", "...", "../me", "a/b", "a\\b", "..\n", "%2e%2e", "a.b"])
+def test_ids_do_not_lead_to_another_address(bodies: Bodies, id: str) -> None:
+    both(bodies, json.dumps({"examples": [{**ONE, "id": id}]}).encode())
 
 
 def test_refusals_say_what_is_expected_and_where(tmp_path: Path) -> None:

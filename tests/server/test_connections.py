@@ -18,7 +18,8 @@ import pytest
 import trustme
 
 from motet.server import connections
-from motet.server.connections import MAX_HEADERS, Listener, network
+from motet.server.connections import MAX_HEADERS, BoundedConnection, Listener, network
+from motet.server.streams import PiecewiseResponse
 from tests.scenarios.harness import poll
 from tests.server.world import running
 
@@ -29,6 +30,9 @@ LARGE = 10_000_000
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Answers with the length of the body, or with many bytes; never reads a body that is not for it."""
     if scope["type"] != "http":
+        return
+    if scope["path"] == "/release":
+        await PiecewiseResponse(b"x" * LARGE)(scope, receive, send)
         return
     length, more = 0, scope["path"] == "/read"
     while more:
@@ -226,22 +230,92 @@ def test_without_descriptors_connections_are_closed_and_one_line_is_logged(
     assert [record.getMessage() for record in caplog.records] == ["refusing connections: Too many open files"]
 
 
-def test_a_handshake_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
-    authority, context = trustme.CA(), ssl.create_default_context()
+def test_a_spare_descriptor_that_is_gone_is_not_closed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may be that of another thread's file by then."""
+    listener = Listener(socket.create_server(("127.0.0.1", 0)), limit=100, limit_per_address=100, proxies=(), tls=False)
+    listener.setblocking(False)
+    exhausted = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr(socket.socket, "accept", lambda _: raising(exhausted))
+    monkeypatch.setattr("motet.server.connections.os.open", lambda *_: raising(exhausted))
+    with listener, pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def raising(error: OSError) -> Any:
+    raise error
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA, tmp_path: Path) -> dict[str, Any]:
+    """How to serve with a certificate of this authority."""
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
+    return {"settings": {"ssl_certfile": tmp_path / "both.pem"}, "tls": True}
+
+
+@contextmanager
+def encrypted(authority: trustme.CA, address: tuple[str, int]) -> Iterator[ssl.SSLSocket]:
+    context = ssl.create_default_context()
     authority.configure_trust(context)
-    signed = authority.issue_cert("127.0.0.1")
-    signed.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")
-    settings = {"ssl_certfile": tmp_path / "both.pem"}
-    with served(settings=settings, limit=2, limit_per_address=2, tls=True) as address:
+    with (
+        socket.create_connection(address, END) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        yield connection
+
+
+def test_handshakes_make_room(authority: trustme.CA, tls: dict[str, Any]) -> None:
+    """Long before they end by themselves, but for a newcomer only."""
+    with served(**tls, limit=3) as address, ExitStack() as held:
+        crowd = [held.enter_context(socket.create_connection(address)) for _ in range(2)]
+        served_one = held.enter_context(encrypted(authority, address))
+        answers = []
+
+        def admitted() -> bool:
+            with suppress(OSError), encrypted(authority, address) as newcomer:
+                newcomer.sendall(GET)
+                answers.append(newcomer.recv(65536))
+            return bool(answers)
+
+        poll(admitted, connections.HEAD_SECONDS - 2, "a newcomer is served")
+        assert answers[0].startswith(b"HTTP/1.1 200")
+        assert said(crowd[0]) == b""
+        served_one.sendall(GET)
+        assert served_one.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("encryption", [False, True])
+def test_a_reader_that_does_not_read_has_little_in_memory(
+    authority: trustme.CA, tls: dict[str, Any], encryption: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused, pause = [], BoundedConnection.pause_writing
+
+    def note(connection: BoundedConnection) -> None:
+        pause(connection)
+        paused.append(connection)
+
+    monkeypatch.setattr(BoundedConnection, "pause_writing", note)
+    with served(**tls if encryption else {}) as address, ExitStack() as held:
+        client = encrypted(authority, address) if encryption else socket.create_connection(address)
+        held.enter_context(client).sendall(b"GET /release HTTP/1.1\r\nHost: x\r\n\r\n")
+        poll(lambda: paused, END, "the server waits for its reader")
+        assert paused[-1].transport.get_write_buffer_size() < 50_000
+
+
+def test_a_handshake_that_does_not_end_is_ended(
+    authority: trustme.CA, tls: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    with served(**tls, limit=2, limit_per_address=2) as address:
         with socket.create_connection(address) as first, socket.create_connection(address) as second:
             with socket.create_connection(address) as refused:
                 assert said(refused) == b""
             assert said(first) == said(second) == b""
-        with (
-            socket.create_connection(address, END) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
-        ):
+        with encrypted(authority, address) as connection:
             connection.sendall(GET)
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 

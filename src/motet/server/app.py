@@ -134,6 +134,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
         responses=errors,
         docs_url=None,  # FastAPI's own pages would fetch scripts from other sites
         redoc_url=None,
+        redirect_slashes=False,  # to an address that the caller's Host has, not ours
         # A variable in the environment would make FastAPI send every path, ids included, to a collector.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -33,6 +33,8 @@ LARGE_BODIES_BYTES = 2**25  # of all larger bodies in memory,
 SENDER_BODIES_BYTES = 2**22  # and of those of one sender, if it has more than one
 LARGE_BYTES_PER_SECOND = 2**24  # that are received of them, all together
 TEXT_PATTERN = "^[^\\x00]*$"  # PostgreSQL stores every character but this one
+ID_PATTERN = r"^(?!\.{1,2}\Z)[^\x00/\\]*\Z"  # an id is a part of an address: .. would lead to that of all examples
+MARKS = (b"\\", b"/", b'"."', b'".."')  # a body without any of them has no text that a pattern refuses
 WORDS = {"float": "a number", "int": "a number", "str": "text", "array": "a list", "object": "an object"}
 
 T = TypeVar("T")
@@ -65,8 +67,11 @@ class NewClients(msgspec.Struct, forbid_unknown_fields=True):
 class Reader(Generic[B]):
     """Bodies of one kind, from JSON; a refusal is short, whatever the body. ``texts`` are what the database stores."""
 
-    def __init__(self, kind: type[B], texts: Callable[[B], Iterable[str]], max_braces: int | None = None) -> None:
+    def __init__(
+        self, kind: type[B], texts: Callable[[B], Iterable[str]], pattern: str, max_braces: int | None = None
+    ) -> None:
         self._decoder, self._texts, self._max_braces = msgspec.json.Decoder(kind), texts, max_braces
+        self._pattern = re.compile(pattern)
 
     def __call__(self, body: bytes) -> B:
         if self._max_braces is not None and body.count(b"{") > self._max_braces:
@@ -77,8 +82,8 @@ class Reader(Generic[B]):
             raise _refusal(str(error)) from None
         except ValueError:
             raise InvalidData("expected JSON in UTF-8, got other bytes", where="body") from None
-        if b"\\u0000" in body and any("\0" in text for text in self._texts(fields)):
-            raise InvalidData(f"expected text of the pattern {TEXT_PATTERN}", where="body")
+        if any(mark in body for mark in MARKS) and not all(map(self._pattern.match, self._texts(fields))):
+            raise InvalidData(f"expected text of the pattern {self._pattern.pattern}", where="body")
         return fields
 
 
@@ -112,9 +117,11 @@ class Bodies:
         each: Any = msgspec.defstruct("IdentifiedExample", x, bases=(IdentifiedExample,), **options)
         many = Annotated[list[each], msgspec.Meta(min_length=1, max_length=MAX_EXAMPLES_PER_REQUEST)]
         some: Any = msgspec.defstruct("NewExamples", [("examples", many)], bases=(NewExamples,))
-        self.example: Reader[NewExample] = Reader(one, lambda _: ())
-        self.examples: Reader[NewExamples] = Reader(some, lambda body: (e.id for e in body.examples), MAX_BRACES)
-        self.clients: Reader[NewClients] = Reader(NewClients, lambda body: body.names)
+        self.example: Reader[NewExample] = Reader(one, lambda _: (), TEXT_PATTERN)
+        self.examples: Reader[NewExamples] = Reader(
+            some, lambda body: (e.id for e in body.examples), ID_PATTERN, MAX_BRACES
+        )
+        self.clients: Reader[NewClients] = Reader(NewClients, lambda body: body.names, TEXT_PATTERN)
         self._bytes: Counter[str] = Counter()  # of larger bodies, by sender
         self._thread = CapacityLimiter(1)
         self._received = 0.0  # when all that came would have come at that pace

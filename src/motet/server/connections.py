@@ -35,7 +35,8 @@ MAX_HEAD_BYTES = 16_384  # of a request without its body
 MAX_HEADERS = 100
 MAX_PIPELINED = 20  # requests that a client sends before it has the first response
 READ_BYTES = 16_384  # received at once, so that nobody's bytes take long
-SEND_BUFFER_BYTES = 262_144  # of the system for each connection
+SEND_BUFFER_BYTES = 262_144  # of the system for each connection,
+WRITE_BUFFER_BYTES = 16_384  # and of this process: a response that is larger waits for its reader
 HEAD_SECONDS = 10.0  # for a whole head, and for silence between requests
 BODY_SECONDS = 10.0  # for a whole body,
 BODY_BYTES_PER_SECOND = 8192  # and for each of its bytes: a slower sender is cut off
@@ -116,6 +117,7 @@ class Listener(socket.socket):
         self._limit, self._limit_per_address, self._tls = limit, limit_per_address, tls
         self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
         self._open: Counter[str] = Counter()  # by network
+        self.handshakes: dict[int, tuple[float, Accepted]] = {}  # of TLS, by descriptor, the oldest first
         self._accepts = 0
         self._spare = os.open(os.devnull, os.O_RDONLY)  # given up for a moment if there are no other descriptors
         self._logged = -math.inf
@@ -150,7 +152,17 @@ class Listener(socket.socket):
     def _admits(self, address: str) -> bool:
         if self._open[network(address)] >= self._limit_per_address and not self._is_proxy(address):
             return False
-        return self._open.total() < self._limit or self.evict()
+        return self._open.total() < self._limit or self._end_handshake() or self.evict()
+
+    def _end_handshake(self) -> bool:
+        """Make room for another connection: the oldest handshake ends, unless it began just now."""
+        descriptor, (began, accepted) = next(iter(self.handshakes.items()), (-1, (math.inf, None)))
+        if accepted is None or time.monotonic() < began + EVICTION_SECONDS:
+            return False
+        del self.handshakes[descriptor]
+        with suppress(OSError):
+            accepted.shutdown(socket.SHUT_RDWR)  # the event loop then closes it
+        return True
 
     def _is_proxy(self, address: str) -> bool:
         parsed = _parsed(address)
@@ -159,10 +171,14 @@ class Listener(socket.socket):
     def _admitted(self, connection: socket.socket, whom: str) -> Accepted:
         accepted = Accepted(connection.family, connection.type, connection.proto, fileno=connection.detach())
         self._open[whom] += 1
-        accepted.ended = lambda: self._ended(whom)
+        descriptor = accepted.fileno()
+        accepted.ended = lambda: self._ended(whom, descriptor)
+        if self._tls:
+            self.handshakes[descriptor] = time.monotonic(), accepted
         return accepted
 
-    def _ended(self, whom: str) -> None:
+    def _ended(self, whom: str, descriptor: int) -> None:
+        self.handshakes.pop(descriptor, None)
         self._open[whom] -= 1
         if not self._open[whom]:
             del self._open[whom]
@@ -179,11 +195,12 @@ class Listener(socket.socket):
     def _shed(self, error: OSError) -> None:
         """Without a descriptor a connection can only be closed, and would wait for ever otherwise."""
         self._log("refusing connections: %s", error.strerror)
-        os.close(self._spare)
-        try:
-            with suppress(OSError):
-                super().accept()[0].close()
-        finally:
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1  # another thread may take it, and closing it again would be closing that thread's file
+        with suppress(OSError):
+            super().accept()[0].close()
+        with suppress(OSError):
             self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def _log(self, message: str, value: object) -> None:
@@ -196,10 +213,11 @@ class Listener(socket.socket):
 
 
 class State(ServerState):
-    """uvicorn's, and the connections that wait for a head, the longest wait first."""
+    """uvicorn's, the listener's handshakes, and the connections that wait for a head, the longest wait first."""
 
-    def __init__(self) -> None:
+    def __init__(self, handshakes: dict[int, tuple[float, Accepted]]) -> None:
         super().__init__()
+        self.handshakes = handshakes
         self.waiting: dict[BoundedConnection, None] = {}
 
 
@@ -217,7 +235,9 @@ class BoundedConnection(HttpToolsProtocol):
     # --- what uvicorn and the parser call ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.server_state.handshakes.pop(transport.get_extra_info("socket").fileno(), None)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         super().connection_made(transport)
         self._await_head()
 
@@ -348,7 +368,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, listener: Listener, ready: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
-        self.server_state = State()
+        self.server_state = State(listener.handshakes)
         self._listener, self._ready = listener, ready
         self._round: Iterator[BoundedConnection] = iter(())
         listener.evict = self._evict

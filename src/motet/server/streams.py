@@ -17,7 +17,7 @@ from motet.errors import Busy
 KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 STREAMS_AT_ONCE = 20  # that hear of a release before other work goes on,
 PAUSE_SECONDS = 0.03  # which has as long
-PIECE_BYTES = 65_536  # of a release; the next is sent when the reader has taken most of it
+PIECE_BYTES = 16_384  # of a release; the next is sent when the reader has taken most of it
 
 
 class Streams:
