@@ -11,9 +11,11 @@ import time
 from functools import partial
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
@@ -30,6 +32,7 @@ from motet.server.service import Service
 from motet.server.streams import PiecewiseResponse
 from motet.store import clients, releases
 from motet.store import examples as stored
+from motet.store.store import Connection
 from motet.study.limits import check_example, check_examples
 from motet.study.study import Study
 from motet.text import utc
@@ -45,12 +48,12 @@ MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 # --- anyone ---
 
 
-async def study(service: ServiceDep) -> dict[str, Any]:
+async def study(service: ServiceDep) -> Response:
     """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release.
 
     next_release is null after the last release that the budget allows; refused is then the reason.
     """
-    return await service.status()
+    return PiecewiseResponse(msgspec.json.encode(await service.status()), media_type="application/json")
 
 
 async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, Header()] = None) -> Response:
@@ -138,17 +141,23 @@ async def my_examples(
     me: CallerDep,
     after: Annotated[str, Query(max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)] = "",
     limit: Annotated[int, Query(ge=1, le=MAX_EXAMPLES_PER_REQUEST)] = 100,
-) -> dict[str, Any]:
+) -> Response:
     """The client's examples, ordered by id, at most limit; a next that is not null is the after of the next page."""
-    page = await me.service.read(partial(stored.page, client=me.id, after=after, limit=limit))
-    inputs = stored.inputs(me.service.study.model, [example.x for example in page])
-    examples = [example._asdict() | {"x": x} for example, x in zip(page, inputs)]
-    return {"examples": examples, "next": page[-1].id if len(page) == limit else None}
+
+    def page(connection: Connection) -> bytes:
+        rows = stored.page(connection, me.id, after=after, limit=limit)
+        inputs = stored.inputs(me.service.study.model, [row.x for row in rows])
+        examples = [row._asdict() | {"x": x} for row, x in zip(rows, inputs)]
+        return msgspec.json.encode({"examples": examples, "next": rows[-1].id if len(rows) == limit else None})
+
+    return PiecewiseResponse(await me.service.read(page), media_type="application/json")
 
 
-async def my_coefficients(me: CallerDep) -> dict[str, Any]:
+async def my_coefficients(me: CallerDep) -> Response:
     """The client's coefficients for the current release, for its own estimate; never from newer sums."""
-    return (await me.service.coefficients(me.id)).to_dict()
+    coefficients = await me.service.coefficients(me.id)
+    body = await run_in_threadpool(lambda: msgspec.json.encode(coefficients.to_dict()))
+    return PiecewiseResponse(body, media_type="application/json")
 
 
 async def replace_example(me: CallerDep, id: Id, request: Request, response: Response) -> dict[str, Any]:

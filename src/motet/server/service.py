@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from motet.errors import (
@@ -78,7 +79,7 @@ class Service:
         self._waking: asyncio.Task[None] | None = None  # a task that nobody holds may vanish
         self._due: float | None = None  # the next release, in seconds since 1970; None after the last
         self._late_due: float | None = None  # the last one that was reported
-        self._model = study.model.to_spec()
+        self._model = msgspec.Raw(msgspec.json.encode(study.model.to_spec()))  # it may have a long catalogue
 
     # --- releases ---
 
