@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from motet.cli.app import COMMANDS, app
 from motet.privacy.ledger import Ledger
 from motet.server.app import ROUTES
-from motet.server.metrics import Metrics
+from motet.server.metrics import GAUGES, Metrics
 from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.schema import File
@@ -131,7 +131,7 @@ def test_commands_of_the_deployment_page_exist() -> None:
 
 def test_what_there_is_to_watch() -> None:
     served = {(method, path) for method, path, *_ in ROUTES}
-    metrics = Metrics(lambda: 0, lambda: 0).text().decode()
+    metrics = Metrics(dict.fromkeys(GAUGES, lambda: 0.0)).text().decode()
     for ask, _, says in rows(page("deployment"), "ask"):
         method, path = ask.strip("`").split()
         assert (method, path) in served

@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
+from motet.server.publisher import TICK_SECONDS
+from motet.store import releases
+from motet.store.examples import Addition, Example, to_bytes
 from tests.scenarios.harness import poll
 from tests.server.world import ONE, PRIVATE, World, shown, world
 
 LIMIT = 5  # examples of a client, as the study says
 
 
-def twins(folder: Path) -> Iterator[tuple[World, World]]:
+def twins(folder: Path, text: str = PRIVATE) -> Iterator[tuple[World, World]]:
     """Two servers that add the same noise."""
     same = {"noise": lambda total, deviation: total + round(deviation)}
-    yield from zip(world(folder / "quiet", PRIVATE, **same), world(folder / "busy", PRIVATE, **same))
+    yield from zip(world(folder / "quiet", text, **same), world(folder / "busy", text, **same))
 
 
 def be_busy(w: World, step: int) -> None:
@@ -99,6 +103,56 @@ def test_the_stream_tells_of_releases_and_of_nothing_else(tmp_path: Path, monkey
             'data: {"version": 1}',
             'data: {"version": 2}',
         ]
+
+
+# --- when a release comes ---
+
+SECONDS_PER_EXAMPLE = 0.07  # off the grid, if each is computed by itself
+
+
+@pytest.mark.parametrize(("every", "delay"), [(200, 0.0), (100, 7.0)], ids=["in time", "too long"])
+def test_the_moments_of_releases_are_public(tmp_path: Path, every: int, delay: float) -> None:
+    """One client of 2,000 inputs off the grid takes 14 s by the clocks: nobody sees it, unless the lead is too short.
+
+    Then the delay is rounded up to 1, 3, 7, … s.
+    """
+    text = PRIVATE.replace('every = "1h"', f'every = "{every}s"').replace("client = 5", "client = 2000")
+    for quiet, busy in twins(tmp_path, text):
+        send_many(busy, 200)
+        moments = [list(published(w, every)) for w in (quiet, busy)]
+        assert moments[0] == [(1000.0 + every, 1), (1000.0 + 2 * every, 2)]
+        assert moments[1] == [(moment + delay, version) for moment, version in moments[0]]
+        for w in (quiet, busy):
+            w.refresh()
+        assert observed(quiet)[9:12] == observed(busy)[9:12]  # the study: budget, schedule, refusal
+
+
+def send_many(w: World, count: int) -> None:
+    rows = to_bytes(w.service.study.model, np.linspace(-1.99, 1.99, count)[:, None])
+    with w.service.store.transaction() as connection:
+        Addition.of(w.ids["own"], [Example(str(k), x, 1.0, 1.0) for k, x in enumerate(rows)], count)(connection)
+
+
+def published(w: World, every: int) -> Iterator[tuple[float, int]]:
+    """When a stranger sees each of two versions, if work takes as long as its model says."""
+
+    def work(point: str) -> None:
+        if point == "caught up":
+            w.now[0] += 0.05 + SECONDS_PER_EXAMPLE * len(w.publisher._engine)
+
+    w.publisher._reached = work
+    version, ticks = 0, int(1000 / TICK_SECONDS)
+    while w.now[0] < 1000.0 + 2.5 * every:
+        w.publisher.tick()
+        with w.service.store.snapshot() as connection:
+            current = releases.current(connection)
+        if current is not None and current.version > version:
+            version = current.version
+            assert 0 <= w.now[0] - current.made < TICK_SECONDS  # when it was stored
+            yield round(w.now[0], 3), version
+        until_due = every - (w.now[0] - 1000.0) % every
+        ticks = max(ticks + (1 if until_due < 45 or until_due > every - 10 else 20), round(w.now[0] / TICK_SECONDS))
+        w.now[0] = TICK_SECONDS * ticks
 
 
 def have_all(heard: list[list[str]], lines: int) -> bool:

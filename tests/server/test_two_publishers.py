@@ -85,7 +85,7 @@ def test_a_private_release_comes_by_the_clock_whatever_the_database_asks_for(tmp
 
 def test_a_process_that_is_not_chosen_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a database that any number of servers share."""
-    monkeypatch.setattr("motet.server.publisher.TICK_SECONDS", 0.0)
+    monkeypatch.setattr("motet.server.publisher.TICK_SECONDS", 0.001)
     with local_study(tmp_path, EXACT) as study:  # its first release has been due since 1970
         for chosen, versions in ((False, []), (True, [1])):
             monkeypatch.setattr(study.store, "publishing", lambda chosen=chosen: nullcontext(chosen))

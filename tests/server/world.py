@@ -75,8 +75,12 @@ class World:
         """Turn the clock, let the publisher tick, and let the server look."""
         self.now[0] += 3600
         self.publisher.tick()
-        asyncio.run_coroutine_threadsafe(self.service.refresh(), self.loop).result(10)
+        self.refresh()
         return self.service.version
+
+    def refresh(self) -> None:
+        """Let the server look for a release now."""
+        asyncio.run_coroutine_threadsafe(self.service.refresh(), self.loop).result(10)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ They contain no payloads, tokens, ids or names: routes are counted by their temp
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import Scope
@@ -15,11 +15,18 @@ LOG = logging.getLogger("motet.requests")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+GAUGES = {
+    "motet_waiting": "Requests waiting for the writer.",
+    "motet_release": "Version of the current release.",
+    "motet_left_out": "Clients that the current release had to leave out.",
+    "motet_refused": "1 if the last release that was due was not made, else 0.",
+}
+
 
 class Metrics:
     """The metrics of one application, in a registry of its own."""
 
-    def __init__(self, waiting: Callable[[], int], version: Callable[[], int]) -> None:
+    def __init__(self, gauges: Mapping[str, Callable[[], float]]) -> None:
         self.registry = CollectorRegistry()
         labels = ("method", "route", "status")
         self._requests = Counter("motet_requests", "Requests answered.", labels, registry=self.registry)
@@ -28,8 +35,8 @@ class Metrics:
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         examples = Counter("motet_examples", "Examples taken.", ("outcome",), registry=self.registry)
         self._accepted, self._duplicates = examples.labels("accepted"), examples.labels("duplicate")
-        Gauge("motet_waiting", "Requests waiting for the writer.", registry=self.registry).set_function(waiting)
-        Gauge("motet_release", "Version of the current release.", registry=self.registry).set_function(version)
+        for name, value in gauges.items():
+            Gauge(name, GAUGES[name], registry=self.registry).set_function(value)
 
     def count_examples(self, accepted: int, duplicates: int) -> None:
         self._accepted.inc(accepted)

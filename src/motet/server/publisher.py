@@ -14,18 +14,30 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from motet.arrays import slices
-from motet.errors import BudgetSpent, EmptyData, InvalidStore, MotetError, UnknownTask
+from motet.errors import (
+    BudgetSpent,
+    EmptyData,
+    InvalidData,
+    InvalidModel,
+    InvalidRelease,
+    InvalidStore,
+    MotetError,
+    UnknownTask,
+)
 from motet.learning.admission import admit
 from motet.learning.engine import Engine
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.privacy.mechanism import release
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
+from motet.server.timing import Timing
 from motet.store import chain, examples, releases
-from motet.store.log import changed_since
+from motet.store.log import changed_since, newest_number
 from motet.store.releases import NewRelease, Schedule
-from motet.store.store import Connection, Store
+from motet.store.store import Connection, DatabaseError, Store
 from motet.study.schema import MAX_BASIS_POINTS
 from motet.study.study import Study
 from motet.text import count, utc
@@ -39,6 +51,29 @@ CLOCK = (
     "the next release is due at {due}, more than the time between releases from now, {now}: set the clock; if it is "
     "right, back up this study and restore it, which schedules the release anew"
 )
+UNCOMPUTABLE = "the sums of the examples cannot be computed; the operator finds the reason in the publisher's log"
+FAILED = "the publisher failed, and tries again; the operator finds the reason in its log"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a schedule brings, a release or a refusal, and the moment at which it becomes known."""
+
+    schedule: Schedule
+    moment: float  # seconds since 1970
+    release: NewRelease | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """After failures: since and until when, and from when on new data or a request end it."""
+
+    since: float = 0.0  # seconds since 1970
+    until: float = 0.0
+    soonest: float = 0.0
+    newest: int = 0  # of the log, when it began
+    failures: int = 0  # in a row
 
 
 class Publisher:
@@ -54,37 +89,119 @@ class Publisher:
         reached: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
-        self._engine, self._sequence = Engine(study.model), 0
-        self._left_out: dict[str, str] = {}  # clients that the engine had to forget, and why
-        self._pinned, self._refusal, self._behind = study.pinned(), "", False
+        self._timing, self._pause, self._logged = Timing(study.release), Pause(), ""
+        self._since = 0.0  # the last moment that does not depend on how long anything took
+        self._worked_until = 0.0
+        self._pinned, self._behind = study.pinned(), False
         self._head = ""  # of the chain, after our last release
+        self._forget()
+
+    def _forget(self) -> None:
+        """Hold nothing, as at the start."""
+        self._engine, self._sequence = Engine(self._study.model), 0
+        self._left_out: dict[str, str] = {}  # clients that the engine had to forget, and why
+        self._has_read = False
+        self._cut_offs: dict[Schedule, float] = {}
+        self._outcome: Outcome | None = None
 
     def tick(self) -> int | None:
-        """Make the release that is due or requested; its version, or None if there is none or it is refused."""
-        with self._store.snapshot() as connection:
-            schedule = releases.schedule(connection)
-        now = self._clock()
-        requested = schedule.requested and not self._study.private  # private releases come by the clock alone
-        if now < schedule.due and not requested:
-            self._watch_clock(schedule, now)
+        """Make the release that is due or requested; its version, or None if there is none or it is refused.
+
+        After a failure there is a pause, which doubles while nothing changes. What was learned is kept, unless the
+        failure was not foreseen and may have left it half changed.
+        """
+        now, schedule, newest = self._clock(), None, 0
+        if not self._worked_until <= now <= self._worked_until + 2 * TICK_SECONDS:  # it has waited
+            self._since = now
+        try:
+            with self._store.snapshot() as connection:
+                schedule, newest = releases.schedule(connection), newest_number(connection)
+            if self._is_pausing(schedule, newest, now):
+                return None
+            version = self._act(schedule, now)
+        except Exception as error:
+            if not isinstance(error, (MotetError, DatabaseError)):
+                self._forget()
+            self._fail(schedule, newest, error)
             return None
-        self.catch_up()
-        return self._release(schedule, now)
+        self._pause = Pause()
+        return version
 
-    def catch_up(self) -> None:
-        """Bring the engine up to date with the log. Clients that were left out get another chance.
+    # --- failures ---
 
-        Most of it in many short snapshots: as long as one is held, removed data stay in the database's files. The last
-        one has what changed meanwhile, so the engine then is the database at one moment.
+    def _is_pausing(self, schedule: Schedule, newest: int, now: float) -> bool:
+        changed = schedule.requested or newest != self._pause.newest
+        if changed and now >= self._pause.soonest and not self._study.private:
+            self._pause = Pause()
+        return self._pause.since <= now < self._pause.until
+
+    def _fail(self, schedule: Schedule | None, newest: int, error: Exception) -> None:
+        self._worked_until = self._clock()
+        failures, times = self._pause.failures + 1, {"begun": self._since, "ended": self._worked_until}
+        until, soonest = (self._timing.retry(**times, failures=count) for count in (failures, 1))
+        self._pause = Pause(self._worked_until, until, soonest, newest, failures)
+        self._log(repr(error), logging.ERROR, "no release; another attempt follows: %s", error, exc_info=error)
+        refusal = UNCOMPUTABLE if isinstance(error, (InvalidData, InvalidModel, InvalidRelease)) else FAILED
+        if schedule is not None:
+            with suppress(MotetError, DatabaseError):
+                releases.postpone(self._store, schedule, next_due=schedule.due, refusal=refusal)
+
+    def _log(self, key: str, level: int, *arguments: Any, **settings: Any) -> None:
+        """Once, and not at every tick."""
+        if key and key != self._logged:
+            LOG.log(level, *arguments, **settings)
+        self._logged = key
+
+    # --- from the log to a release ---
+
+    def _act(self, schedule: Schedule, now: float) -> int | None:
+        if now < schedule.due:
+            self._watch_clock(schedule, now)
+        if self._outcome is None or self._outcome.schedule != schedule:
+            self._outcome = None
+            if (begun := self._cut_off(schedule, now)) is None or self._clock() < begun:
+                return None
+            self._outcome = self._prepare(schedule, begun)
+        if self._clock() < self._outcome.moment:
+            return None
+        version = self._publish(self._outcome)
+        self._outcome = None
+        return version
+
+    def _cut_off(self, schedule: Schedule, now: float) -> float | None:
+        """When the data of this schedule's release are read, None if that is far; reads nearly all of them ahead."""
+        private, moments = self._study.private, self._cut_offs
+        requested = schedule.requested and not private  # private releases come by the clock alone
+        is_far = now < self._timing.reading(schedule.due) and not requested
+        if schedule not in moments and (not is_far or (private and not self._has_read)):
+            self._read_ahead()
+        if is_far:
+            return None
+        if not private:
+            return now
+        if schedule not in moments:
+            self._cut_offs = {schedule: self._timing.cut_off(schedule.due, since=self._since, ready=self._clock())}
+        return self._cut_offs[schedule]
+
+    def _read_ahead(self) -> None:
+        """Learn nearly all that changed, in many short snapshots.
+
+        As long as one is held, removed data stay in the database's files. So the one at the cut-off has little to read.
         """
         with self._store.snapshot() as connection:
             newest, changed = changed_since(connection, self._sequence)
-        clients = list(dict.fromkeys([*changed, *self._left_out]))
-        for part in slices(len(clients), CLIENTS_PER_QUERY):
+        for part in slices(len(changed), CLIENTS_PER_QUERY):
             with self._store.snapshot() as connection:
-                self._relearn(connection, clients[part])
+                self._relearn(connection, changed[part])
+        self._sequence, self._has_read = newest, True
+        self._reached("read ahead")
+        self._worked_until = self._clock()
+
+    def catch_up(self) -> None:
+        """Bring the engine up to date with the log of this moment. Clients that were left out get another chance."""
         with self._store.snapshot() as connection:
-            newest, clients = changed_since(connection, newest)
+            newest, changed = changed_since(connection, self._sequence)
+            clients = list(dict.fromkeys([*changed, *self._left_out]))
             for part in slices(len(clients), CLIENTS_PER_QUERY):
                 self._relearn(connection, clients[part])
         self._sequence = newest
@@ -116,26 +233,6 @@ class Publisher:
         else:
             self._postpone(schedule, schedule.due, CLOCK.format(due=utc(schedule.due), now=utc(now)) if behind else "")
 
-    def _release(self, schedule: Schedule, now: float) -> int | None:
-        version = schedule.version + 1
-        next_due = releases.following(schedule.due, self._study.release.seconds, now=now)
-        try:
-            if schedule.pinned != self._pinned:
-                raise InvalidStore(f"{self._study.path.name} was changed since the server started: start it again")
-            self._check_chain(schedule)
-            new = self._new_release(version, now)
-        except (BudgetSpent, EmptyData, InvalidStore) as refusal:
-            self._postpone(schedule, next_due, str(refusal))
-            return None
-        head = releases.publish(self._store, new, schedule, next_due=next_due, reached=self._reached)
-        if head is None:
-            LOG.warning("release %d is not made twice: another publisher was first", version)
-            return None
-        self._refusal, self._head = "", head
-        LOG.info("release %d is out (%s), chain %s", version, self._study.release.policy, head[: chain.SHOWN_LETTERS])
-        self._report_end()
-        return version
-
     def _report_end(self) -> None:
         """Log that this was the last release, if the budget is spent; and not again when the next one would be due."""
         planned = self._study.ledger()
@@ -143,7 +240,7 @@ class Publisher:
             end = None if planned is None else releases.budget(connection, planned).refusal
         if end is not None:
             LOG.warning("no more releases: %s", end)
-            self._refusal = end
+            self._logged = end
 
     def _check_chain(self, schedule: Schedule) -> None:
         """Before each private release. One without noise spends nothing: the chain is checked if it is not our own."""
@@ -151,14 +248,29 @@ class Publisher:
             with self._store.snapshot() as connection:
                 chain.check(connection)
 
-    def _new_release(self, version: int, now: float) -> NewRelease:
+    def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
+        """The release of a schedule, or why there is none, with the moment at which that becomes known."""
+        self.catch_up()
+        new, refusal = None, ""
+        try:
+            if schedule.pinned != self._pinned:
+                raise InvalidStore(f"{self._study.path.name} was changed since the server started: start it again")
+            self._check_chain(schedule)
+            new = self._new_release(schedule.version + 1)
+        except (BudgetSpent, EmptyData, InvalidStore) as error:
+            refusal = str(error)
+        self._worked_until = self._clock()
+        moment = self._timing.publication(schedule.due, begun=begun, ready=self._worked_until)
+        return Outcome(schedule, moment, None if new is None else replace(new, made=moment), refusal)
+
+    def _new_release(self, version: int) -> NewRelease:
         planned, mechanism = self._study.ledger(), self._study.mechanism()
         if planned is None or mechanism is None:
             self._leave_out()
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
             data = self._engine.disclose(version=version).to_bytes()
-            return NewRelease(version, self._sequence, now, data, self._left_out)
+            return NewRelease(version, self._sequence, 0.0, data, self._left_out)
         with self._store.transaction() as connection:
             releases.fix_coordinates(connection, mechanism.clip.coordinates)
             ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
@@ -166,7 +278,7 @@ class Publisher:
         before, after = ledger.participation, made.ledger.participation
         charged = tuple(str(client) for client, count in after.items() if count > before.get(client, 0))
         data = made.disclosed.to_bytes()
-        return NewRelease(version, self._sequence, now, data, noisy_sum=made.noisy, scale=ledger.scale, charged=charged)
+        return NewRelease(version, self._sequence, 0.0, data, noisy_sum=made.noisy, scale=ledger.scale, charged=charged)
 
     def _leave_out(self) -> None:
         """Take out of the engine whoever prevents a release. Logs have no ids: the operator is shown who it is."""
@@ -177,14 +289,29 @@ class Publisher:
             LOG.warning("%s left out: motet clients shows who and why", count(len(self._left_out), "client"))
 
     def _postpone(self, schedule: Schedule, next_due: float, reason: str) -> None:
-        if reason and reason != self._refusal:  # log it once, not at every tick
-            LOG.warning("no release: %s", reason)
-        self._refusal = reason
+        self._log(reason, logging.WARNING, "no release: %s", reason)
         releases.postpone(self._store, schedule, next_due=next_due, refusal=reason)
+
+    def _publish(self, outcome: Outcome) -> int | None:
+        """Store an outcome and schedule the next one."""
+        schedule, new = outcome.schedule, outcome.release
+        next_due = releases.following(schedule.due, self._study.release.seconds, now=outcome.moment)
+        if new is None:
+            self._postpone(schedule, next_due, outcome.refusal)
+            return None
+        head = releases.publish(self._store, new, schedule, next_due=next_due, reached=self._reached)
+        if head is None:
+            LOG.warning("release %d is not made twice: another publisher was first", new.version)
+            return None
+        self._logged, self._head = "", head
+        policy = self._study.release.policy
+        LOG.info("release %d is out (%s), chain %s", new.version, policy, head[: chain.SHOWN_LETTERS])
+        self._report_end()
+        return new.version
 
 
 def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
-    """Tick until ``until`` is true. After a failure a new publisher tries again; the same failure is logged once."""
+    """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took."""
     publisher, failure = Publisher(store, study), ""
     while not until():
         try:
@@ -192,11 +319,11 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
                 if first:
                     publisher.tick()
             failure = ""
-        except Exception as error:
+        except (MotetError, DatabaseError) as error:  # of the lock: a tick reports its own
             if repr(error) != failure:
-                LOG.exception("the publisher failed, and tries again every %g s", TICK_SECONDS)
-            publisher, failure = Publisher(store, study), repr(error)
-        time.sleep(TICK_SECONDS)
+                LOG.error("cannot ask which publisher is first: %s", error)
+            failure = repr(error)
+        time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
 
 def main(study_path: str, log_format: LogFormat, log_level: LogLevel) -> None:

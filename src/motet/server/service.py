@@ -65,7 +65,14 @@ class Service:
         self.study, self.store = study, store
         self._loop = asyncio.get_running_loop()
         self.writer = Writer(store, reached=reached, answer=self._loop.call_soon_threadsafe)
-        self.metrics = Metrics(lambda: self.writer.waiting, lambda: self.version)
+        self.metrics = Metrics(
+            {
+                "motet_waiting": lambda: self.writer.waiting,
+                "motet_release": lambda: self.version,
+                "motet_left_out": lambda: len(self.left_out),
+                "motet_refused": lambda: self._refused,
+            }
+        )
         self.bodies = Bodies(study)
         self._operator = operator  # the hash of the operator's token
         self._requests = Buckets()  # by client
@@ -77,6 +84,7 @@ class Service:
         self.disclosed: Disclosed | None = None
         self.streams = Streams(max_connections(study.server.max_connections) // 2, lambda: self.version)
         self._waking: asyncio.Task[None] | None = None  # a task that nobody holds may vanish
+        self._refused = False
         self._due: float | None = None  # the next release, in seconds since 1970; None after the last
         self._late_due: float | None = None  # the last one that was reported
         self._model = msgspec.Raw(msgspec.json.encode(study.model.to_spec()))  # it may have a long catalogue
@@ -103,7 +111,7 @@ class Service:
 
     async def refresh(self) -> None:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
-        newest, self._due, access = await self.read(partial(_news, planned=self.study.ledger()))
+        newest, self._due, self._refused, access = await self.read(partial(_news, planned=self.study.ledger()))
         if access != self._access:  # a token became invalid, perhaps through another server
             self._access = access
             self._client_ids = {}
@@ -248,10 +256,11 @@ def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
         waiting.set_result(written.result())
 
 
-def _news(connection: Connection, planned: Ledger | None) -> tuple[int, float | None, str | None]:
-    """The current version, when the next is due, and a text that changes when any token becomes invalid."""
-    due = releases.upcoming(connection, planned)
-    return releases.current_version(connection), due, clients.access_mark(connection)
+def _news(connection: Connection, planned: Ledger | None) -> tuple[int, float | None, bool, str | None]:
+    """The current version, when the next is due, whether the last due one was refused, and a text that changes when any
+    token becomes invalid."""
+    due, refused = releases.upcoming(connection, planned), releases.refusal(connection) is not None
+    return releases.current_version(connection), due, refused, clients.access_mark(connection)
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

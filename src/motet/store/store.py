@@ -29,6 +29,7 @@ from motet.store.settings import put, setting
 from motet.study.study import Study
 
 Connection: TypeAlias = sqlalchemy.Connection
+DatabaseError = SQLAlchemyError  # whatever a driver reports inside a transaction
 OPEN_WAIT_SECONDS = 1.0  # for what an earlier process did not scrub
 REST_BYTES_PER_SECOND = 2_000_000  # of the file: writing it anew holds writes, so they get this time after it
 ROWS_PER_STATEMENT = (*range(1, 100), 100, 200, 400, 800)  # fewer than the 128 statements that Python's SQLite caches
