@@ -132,7 +132,7 @@ def test_a_client_who_withdraws_is_forgotten(studies: Studies, tmp_path: Path) -
             motet(curves, "forget", "lea", "--tokens", listed, "--yes"),
         ]
         told = [good(run) for run in runs]
-        assert told[0].startswith("iva and 2 examples are deleted: no later release contains them.")
+        assert told[0].startswith("iva and 2 examples are deleted; releases computed later do not contain them.")
         assert json.loads(told[1]) | {"erased": True} == {"name": "jon", "removed": 2, "erased": True}
         assert [line.split()[0] for line in told[2:]] == ["kim", "lea"]
         assert not set(names) & {client["name"] for client in operator.clients()}

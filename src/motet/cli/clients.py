@@ -128,7 +128,7 @@ def forget(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a client with all that it has sent. No later release contains it, and its token becomes invalid.
+    """Delete a client with all that it has sent, and its token. Releases that are computed later do not contain it.
 
     Without NAME a client forgets itself. The operator forgets any client, and a site those whose tokens it has.
     """
@@ -157,7 +157,7 @@ def _forget_me(me: Client, yes: bool, as_json: bool) -> None:
 def _forget(name: str, examples: int, act: Callable[[], bool], yes: bool, as_json: bool) -> None:
     confirm(f"Delete {name} with {count(examples, 'example')}? This cannot be undone.", yes=yes)
     erased = act()
-    text = f"{name} and {count(examples, 'example')} are deleted: no later release contains them."
+    text = f"{name} and {count(examples, 'example')} are deleted; releases computed later do not contain them."
     show({"name": name, "removed": examples, "erased": erased} if as_json else text + later(erased))
 
 

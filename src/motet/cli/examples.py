@@ -80,7 +80,9 @@ def remove(
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
-    """Remove examples that were sent, by their ids or by the rows of a table. No later release contains them.
+    """Remove examples that were sent, by their ids or by the rows of a table.
+
+    Releases that are computed later do not contain them.
 
     Rows that were sent without ids are found by their content. motet export with the server's address shows what you
     have sent, with all ids.

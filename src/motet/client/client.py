@@ -266,8 +266,8 @@ class Client:
     def remove(self, id: str) -> bool:
         """Remove the example that has this id.
 
-        True: nothing of it is in the files of the server's database. False: it is deleted and in no later release, and
-        its bytes leave the files later, when no program reads the old ones; or the server's response was lost.
+        True: nothing of it is in the files of the server's database. False: it is deleted and in no release computed
+        later, and its bytes leave the files when no program reads the old ones; or the server's response was lost.
         """
         return self._removal("DELETE", f"/v1/me/examples/{_path_part(id)}", done=(UnknownExample,))
 

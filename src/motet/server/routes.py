@@ -40,7 +40,7 @@ from motet.text import utc
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
 REMOVAL_RESPONSES: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Deleted, and in no later release; the bytes leave the database's files later: see note."}
+    202: {"description": "Deleted, and in no release computed later; the bytes leave the files later: see note."}
 }
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 
@@ -188,7 +188,7 @@ def erasure(service: Service, erased: bool, response: Response) -> dict[str, Any
     if erased:
         return {"erased": True}
     response.status_code = 202
-    return {"erased": False, "note": f"deleted, and in no later release; {service.store.delay}"}
+    return {"erased": False, "note": f"deleted, and in no release computed later; {service.store.delay}"}
 
 
 # --- the operator ---
