@@ -12,6 +12,7 @@ from typing import Any
 MAX_NAMES = 5  # in a list of names
 MAX_LETTERS = 60  # of a value in a message
 MAX_LETTERS_SEARCHED = 500  # for a password
+MAX_TIME = 253402300799.0  # the last second of the year 9999, in seconds since 1970
 PASSWORD = re.compile(r"//[^@]*@")
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
+import socket
+import sqlite3
 import stat
 import struct
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,6 +149,31 @@ def elsewhere(contents: dict[str, bytes]) -> None:
     contents[MANIFEST] = json.dumps(said).encode()
 
 
+def stated(**values: Any) -> Callable[[dict[str, bytes]], None]:
+    """Other values in the manifest."""
+
+    def change(contents: dict[str, bytes]) -> None:
+        contents[MANIFEST] = json.dumps(json.loads(contents[MANIFEST]) | values).encode()
+
+    return change
+
+
+def scheduled_at(due: str) -> Callable[[dict[str, bytes]], None]:
+    """Another time of the next release, in the database."""
+
+    def change(contents: dict[str, bytes]) -> None:
+        database = sqlite3.connect(":memory:")
+        database.deserialize(contents["study.db"])
+        database.execute("UPDATE settings SET value = ? WHERE key = 'next'", (due,))
+        database.commit()
+        contents["study.db"] = database.serialize()
+        database.close()
+        files = json.loads(contents[MANIFEST])["files"] | {"study.db": hashlib.sha256(contents["study.db"]).hexdigest()}
+        stated(files=files)(contents)
+
+    return change
+
+
 FORGED: dict[str, Callable[[dict[str, bytes]], Any]] = {
     "a path upwards": renamed("../study.toml"),
     "a path from the root": renamed("/tmp/study.toml"),
@@ -155,7 +186,15 @@ FORGED: dict[str, Callable[[dict[str, bytes]], Any]] = {
         {MANIFEST: contents[MANIFEST].replace(b'"format": 1', b'"format": 2')}
     ),
     "another's database": elsewhere,
+    "no time": stated(made=math.nan),
+    "a time before all others": stated(made=-1e300),
+    "a time after all others": stated(made=1e300),
+    "a time without end": stated(made=math.inf),
+    "a version before the first": stated(version=-1),
+    "a version that no table holds": stated(version=2**31),
+    "many files": lambda contents: contents.update({f"{k}.txt": b"" for k in range(100)}),
 }
+SCHEDULED = ["nan", "inf", "-1e300", "1e300", "soon"]
 
 
 @pytest.mark.parametrize("how", FORGED)
@@ -169,6 +208,80 @@ def test_what_is_no_backup_is_refused_whole(tmp_path: Path, how: str) -> None:
         restore(tmp_path / "cut.zip", tmp_path / "new")
     assert not {"new", ".restore-"} & {path.name[:9] for path in tmp_path.iterdir()}
     assert not (tmp_path.parent / "study.toml").exists()
+
+
+@pytest.mark.parametrize("due", SCHEDULED)
+def test_a_backup_whose_next_release_is_never_is_refused(tmp_path: Path, due: str) -> None:
+    with local_study(tmp_path, EXACT) as study:
+        forged = rewritten(saved(study), scheduled_at(due))
+    with pytest.raises(InvalidStore, match=r"^expected a [^\n]*(restore a|take another) backup$"):
+        restore(forged, tmp_path / "new", now=study.now)
+    assert not (tmp_path / "new").exists()
+
+
+# --- files that are no backups, and some that are made to hurt ---
+
+
+def bomb(file: Path, name: str) -> None:
+    """An archive with a file of 70 MB that takes 300 kB."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(name, bytes(70_000_000))
+
+
+def table_of_contents(file: Path) -> None:
+    """An archive whose table of contents has more than 2²⁰ bytes."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for k in range(20):
+            archive.writestr(f"{k:060000}", b"")
+
+
+def packed_otherwise(file: Path) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr(MANIFEST, b"{}")
+
+
+def a_socket(file: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(file))
+
+
+STRANGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "nothing": (lambda _: None, "No such file or directory"),
+    "empty": (lambda file: file.touch(), "File is not a zip file"),
+    "text": (lambda file: file.write_text("a backup", encoding="utf-8"), "File is not a zip file"),
+    "folder": (lambda file: file.mkdir(), "something that is not a file"),
+    "pipe": (os.mkfifo, "something that is not a file"),
+    "socket": (a_socket, "something that is not a file"),
+    "link to a device": (lambda file: file.symlink_to("/dev/zero"), "something that is not a file"),
+    "link to nothing": (lambda file: file.symlink_to("nowhere"), "No such file or directory"),
+    "huge manifest": (partial(bomb, name=MANIFEST), "a file of 70000000 bytes in "),
+    "huge file": (partial(bomb, name="study.db"), "a file of 70000000 bytes in "),
+    "table of contents": (table_of_contents, "a table of contents that is too long"),
+    "another packing": (packed_otherwise, "files that are packed in another way"),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_is_no_backup_is_refused_in_one_line_and_little_memory(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    make, reason = STRANGE[kind]
+    make(Path("backup.zip"))
+    tracemalloc.start()
+    with pytest.raises(InvalidStore, match=f"^[^\n]*backup.zip: [^\n]*{reason}[^\n]*$"):
+        restore(Path("backup.zip"), tmp_path / "new")
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_no_disk_has_room_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with local_study(tmp_path, EXACT) as study:
+        file = saved(study)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(InvalidStore, match=r"expected room for \d+ bytes in the folder, got 1000"):
+        restore(file, tmp_path / "new", now=study.now)
 
 
 def test_who_was_forgotten_is_in_no_later_backup(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the SHA-256 of each. A backup keeps what clients remove later.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -20,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy.engine import make_url
 
 from motet import __version__
@@ -30,8 +31,14 @@ from motet.store.dialects import parse
 from motet.store.releases import contradiction, last_version
 from motet.store.store import read_only
 from motet.study.study import Study
+from motet.text import MAX_TIME
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 100_000
+MAX_FILES = 4  # study, database, catalogue, manifest
+MAX_PIECE_BYTES = 2**20  # read at once
+MAX_RATIO, SMALL_FILE_BYTES = 100, 2**26  # of a file to what it takes in the archive, unless it is small
+MAX_VERSION = 2**31 - 1  # that the tables can hold
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
 STRING = r"""(?:"[^"\n]*"|'[^'\n]*')"""  # in TOML
 
@@ -55,8 +62,8 @@ class Manifest(BaseModel):
     motet: str = __version__
     study: Name
     database: Name
-    made: float  # seconds since 1970
-    version: int
+    made: Annotated[float, Field(ge=0.0, le=MAX_TIME, allow_inf_nan=False)]  # seconds since 1970
+    version: Annotated[int, Field(ge=0, le=MAX_VERSION)]
     files: dict[Name, str]  # SHA-256 of each
 
 
@@ -136,12 +143,26 @@ def _digest(path: Path) -> str:
 # --- reading a backup ---
 
 
+class PieceReader(io.FileIO):
+    """A file that is read in pieces: an archive's table of contents may claim to have any length."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece = super().read(MAX_PIECE_BYTES + 1 if size is None or size < 0 else min(size, MAX_PIECE_BYTES + 1))
+        if len(piece) > MAX_PIECE_BYTES:
+            raise zipfile.BadZipFile("a table of contents that is too long")
+        return piece
+
+
 def extract(file: Path, folder: Path) -> Manifest:
     """Write all files of a backup into an empty folder, checked against the manifest."""
+    if file.exists() and not file.is_file():
+        raise InvalidStore(f"cannot read {file}: expected a backup that motet made, got something that is not a file")
     try:
-        with zipfile.ZipFile(file) as archive:
+        with PieceReader(file) as source, zipfile.ZipFile(source) as archive:
+            _check_sizes(archive, file.stat().st_size)
             manifest = Manifest.model_validate_json(archive.read(MANIFEST))
             _check_names(manifest, archive.namelist())
+            _check_space(archive, folder)
             for name, digest in manifest.files.items():
                 _write(archive, name, folder / name)
                 if _digest(folder / name) != digest:
@@ -153,6 +174,25 @@ def extract(file: Path, folder: Path) -> Manifest:
             f"{file}: expected a backup that motet made, got {_reason(error)}; take another one"
         ) from None
     return manifest
+
+
+def _check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
+    """Before anything is read: what an archive unpacks to, by its table of contents; no file unpacks to more."""
+    members = archive.infolist()
+    if len(members) > MAX_FILES or sum(member.compress_size for member in members) > file_bytes:
+        raise zipfile.BadZipFile("more files than a backup has")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise zipfile.BadZipFile("files that are packed in another way")
+        most = max(SMALL_FILE_BYTES, MAX_RATIO * member.compress_size)
+        if member.file_size > (MAX_MANIFEST_BYTES if member.filename == MANIFEST else most):
+            raise zipfile.BadZipFile(f"a file of {member.file_size} bytes in {member.compress_size}")
+
+
+def _check_space(archive: zipfile.ZipFile, folder: Path) -> None:
+    needed, free = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
+    if needed > free:
+        raise InvalidStore(f"expected room for {needed} bytes in the folder, got {free}: choose another one")
 
 
 def _write(archive: zipfile.ZipFile, name: str, path: Path) -> None:

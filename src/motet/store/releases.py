@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from motet.store.settings import put, setting
 from motet.store.store import Connection, Store, insert_rows
 from motet.study.pins import pinned_seconds
 from motet.study.study import Study
+from motet.text import MAX_TIME
 
 # --- the study's settings, fixed at the first start ---
 
@@ -62,7 +64,10 @@ def next_release(connection: Connection) -> float:
     due = setting(connection, "next")
     if due is None:
         raise InvalidStore("expected a database with a scheduled release, got one that was never served: serve it once")
-    return float(due)
+    with suppress(ValueError):
+        if 0.0 <= float(due) <= MAX_TIME:
+            return float(due)
+    raise InvalidStore(f"expected a database with a scheduled release, got the time {due!r:.30}: restore a backup")
 
 
 def shortest_interval(connection: Connection, study: Study) -> float:

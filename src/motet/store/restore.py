@@ -16,16 +16,15 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from motet.errors import InvalidData, InvalidStore
+from motet.errors import InvalidData, InvalidStore, MotetError
 from motet.files import writing
 from motet.store import releases
-from motet.store.backup import Manifest, extract
+from motet.store.backup import MAX_VERSION, Manifest, extract
 from motet.store.dialects import parse
 from motet.store.releases import Gap
 from motet.store.store import Connection, Store
 from motet.study.study import Study
 
-MAX_VERSION = 2**31 - 1  # that the tables can hold
 ROUNDING_SECONDS = 1e-3  # in favour of more releases
 
 
@@ -80,8 +79,11 @@ def _skip_gap(study: Study, manifest: Manifest, last: int | None, now: float) ->
             due = min(due, now + study.release.seconds)  # it is later if the clock was wrong, and set back
             releases.set_next_release(connection, due)
             releases.clear_request(connection)
-    except SQLAlchemyError as error:
-        raise InvalidStore(f"expected a study's database in the backup, got {error}; take another backup") from None
+    except MotetError:
+        raise
+    except (SQLAlchemyError, ValueError, TypeError, KeyError, ArithmeticError) as error:  # its rows may be anything
+        cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise InvalidStore(f"expected a study's database in the backup, got {cause}; take another backup") from None
     return gap, due
 
 

@@ -7,6 +7,7 @@ the caller began.
 
 from __future__ import annotations
 
+import os
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -128,6 +129,8 @@ def read_only(study: Study) -> Iterator[Connection]:
     """A study's database at one moment: nothing is changed or created, and a server may run meanwhile."""
     dialect, url = parse(study.store_url)
     file = dialect.file(url)
+    if file is not None and os.path.lexists(file) and not file.is_file():
+        raise InvalidStore(f"expected a database at {file}, got something that is not a file: {dialect.advice}")
     if file is not None and not file.is_file():
         raise InvalidStore(f"expected a database at {file}, got none: serve the study first, motet serve {study.path}")
     engine = dialect.open_read_only(url)

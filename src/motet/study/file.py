@@ -35,6 +35,7 @@ from motet.study.schema import (
 from motet.text import alternatives, brief, shortened, suggestion
 
 MAX_LETTERS = 400  # of a refusal
+MAX_FILE_BYTES = 5_000_000
 
 
 @contextmanager
@@ -64,6 +65,10 @@ def blaming(key: str, keys: Mapping[str, str] | None = None) -> Iterator[None]:
 
 def read_text(path: Path) -> str:
     try:
+        if path.exists() and not path.is_file():  # a pipe would keep us waiting
+            raise ValueError("something that is not a file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise InvalidStudy(

@@ -6,6 +6,7 @@ defaults.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -189,4 +190,4 @@ def _resolved(url: str, folder: Path) -> str:
     parts = FILE_URL.fullmatch(url)
     if parts is None or parts[2].startswith((":memory:", "file:")):
         return url
-    return f"{parts[1]}{(folder / parts[2]).resolve()}{parts[3]}"
+    return f"{parts[1]}{os.path.realpath(folder / parts[2])}{parts[3]}"
