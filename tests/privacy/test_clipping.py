@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from hypothesis import strategies as st
 from motet import Engine, Features, Landmarks, Model
 from motet.errors import InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Matern
+from motet.linalg import inverse
 from motet.music import simulation as music
+from motet.privacy import clipping
 from motet.privacy.ledger import UNIT
 from motet.privacy.mechanism import Mechanism
 from tests.oracles import private_vector
@@ -106,6 +109,42 @@ def test_order_and_removal_leave_no_trace(name: str) -> None:
         engine.forget(client)
         total = total - alone
         assert np.array_equal(clip.total(engine), total)
+
+
+def clients_off_points(sizes: list[int]) -> tuple[Engine, dict[int, tuple[Any, Any, Any]]]:
+    """An engine of clients of these sizes, whose inputs are no public points, and their examples."""
+    rng, engine = np.random.default_rng(5), Engine(MODELS["landmarks"])
+    rows = {k: (rng.uniform(-2, 2, (n, 1)), rng.normal(size=n), rng.uniform(0.5, 2, n)) for k, n in enumerate(sizes)}
+    for client, (X, y, noise) in rows.items():
+        engine.learn_many([client] * len(X), X, y, noise)
+    return engine, rows
+
+
+def test_clients_off_the_points_are_summed_together_to_the_last_digit() -> None:
+    """Of every size, below and above the one from which LAPACK takes them singly, in any company."""
+    clip = mechanism("landmarks").clip
+    engine, rows = clients_off_points([1 + k % 15 for k in range(300)])
+    alone = {client: clip.vector(*own) for client, own in rows.items()}
+    assert np.array_equal(clip.total(engine), sum(alone.values()))
+    some = [client for client in rows if client % 7]
+    assert np.array_equal(clip.total(engine, without=some), sum(v for k, v in alone.items() if k % 7 == 0))
+    X, y, noise = rows[13]
+    assert np.array_equal(clip.vector(X[::-1], y[::-1], noise[::-1]), alone[13])
+
+
+def test_clients_off_the_points_are_not_evaluated_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, a million examples would keep a first release waiting for minutes."""
+    clip, calls = mechanism("landmarks").clip, 0
+    engine, _ = clients_off_points([5] * 640)
+
+    def counted(V: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return inverse(V)
+
+    monkeypatch.setattr(clipping, "inverse", counted)
+    clip.total(engine)
+    assert calls == 640 // clipping.CLIENTS_PER_BLOCK
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -60,8 +60,8 @@ class BasisSpec(ABC):
         """
 
     def functions(self, kernel: Kernel, landmarks: Array, X: Array) -> Array:
-        """u(x) for every row of X; by default the kernel's values k̄(Z, x) at the landmarks Z."""
-        return gram(kernel, X, landmarks)
+        """u(x) for every row of X; by default the kernel's values k̄(Z, x) at the landmarks Z, also of a stack."""
+        return gram(kernel, X, np.broadcast_to(landmarks, (*X.shape[:-2], *landmarks.shape)))
 
     def check(self, kernel: Kernel, p: int) -> None:  # noqa: B027
         """Raises if no such basis of this kernel can be built on inputs of ``p`` columns; must be quick.
@@ -258,13 +258,17 @@ class Basis:
         return self._e(self.landmarks)
 
     def _e(self, X: Array) -> Array:
-        return np.zeros((len(X), self.rank)) if not self.rank else np.asarray(self._functions(X) @ self.A.T)
+        if not self.rank:
+            return np.zeros((*X.shape[:-1], self.rank))
+        return np.asarray(self._functions(X) @ self.A.T)  # of a stack, one table after the other
 
     def _functions(self, X: Array) -> Array:
         if self.kernel is None:
-            return np.empty((len(X), 0))
+            return np.empty((*X.shape[:-1], 0))
         if self.spec is None:
             return gram(self.kernel, X, self.landmarks)
+        if X.ndim > 2 and type(self.spec).functions not in (BasisSpec.functions, Features.functions):
+            return np.array([self._functions(table) for table in X])  # one from elsewhere need not know stacks
         return self.spec.functions(self.kernel, self.landmarks, X)
 
     @property
@@ -278,13 +282,13 @@ class Basis:
         return self.landmarks.mean(axis=0) if len(self.landmarks) else np.zeros(self.landmarks.shape[1])
 
     def psi(self, X: Array) -> Array:
-        features = (X - self.origin)[:, 1 if self.has_index else 0 :]
-        columns = {"none": 0, "constant": 1, "linear": 1 + features.shape[1]}[self.bias]
-        return affine(features)[:, :columns]
+        features = (X - self.origin)[..., 1 if self.has_index else 0 :]
+        columns = {"none": 0, "constant": 1, "linear": 1 + features.shape[-1]}[self.bias]
+        return affine(features)[..., :columns]
 
     def columns(self, X: Array) -> Array:
-        """F: a row φ(x) for every input."""
-        return np.hstack([self.e(X), self.psi(X)])
+        """F: a row φ(x) for every input, or for every input of a stack."""
+        return np.concatenate([self.e(X), self.psi(X)], axis=-1)
 
     def residual(self, X: Array, E: Array) -> Array:
         """K̄(x, x) − e(x)ᵀe(x): the part of the prior variance that the basis does not see."""

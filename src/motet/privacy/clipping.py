@@ -7,7 +7,7 @@ clients nor a client that left shows in them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -19,7 +19,7 @@ from motet.arrays import Array, Index, as_bytes, match
 from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
-from motet.model.tasks import FoldedTasks, Task, blocks, fold
+from motet.model.tasks import FoldedTasks, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Integers
 
@@ -121,39 +121,56 @@ class Clip:
             return self._sum(model.individual if kernel is None else model.adapt(kernel), task, X[first])
 
     def _sum(self, kernel: Kernel, tasks: FoldedTasks, X: Array) -> Integers:
-        """Clients with public points as their only inputs are summed by size, every other client alone.
+        """Clients are summed by size, those with public points as their only inputs apart from the others.
 
         Each client's examples are sorted first, so that their order of arrival does not matter.
         """
         point = np.array([self._point_numbers.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[tasks.input]
         sizes, total = np.diff(tasks.start), np.zeros(self.size, dtype=np.int64)
         on_points = np.minimum.reduceat(point, tasks.start[:-1]) >= 0 if len(sizes) else sizes > 0
-        for size in np.unique(sizes[on_points & (sizes <= MAX_INPUTS_PER_CLIENT)]):
-            rows = tasks.start[:-1][on_points & (sizes == size), None] + np.arange(size)
-            rows = np.take_along_axis(rows, np.argsort(point[rows], axis=1), axis=1)
-            total += self._sum_on_points(kernel, point[rows], tasks.y[rows], tasks.noise[rows])
-        for begin, end in zip(tasks.start[:-1][~on_points], tasks.start[1:][~on_points]):
-            if end - begin <= MAX_INPUTS_PER_CLIENT:
-                rows = begin + np.lexsort(X[tasks.input[begin:end]].T)
-                total += self._vector(kernel, Task(X[tasks.input[rows]], tasks.y[rows], tasks.noise[rows]))
+        rank = _ranks(X)  # of every input, in an order that no other input changes
+        for known, order in ((True, point), (False, rank[tasks.input])):
+            for size in np.unique(sizes[(on_points == known) & (sizes <= MAX_INPUTS_PER_CLIENT)]):
+                rows = tasks.start[:-1][(on_points == known) & (sizes == size), None] + np.arange(size)
+                rows = np.take_along_axis(rows, np.argsort(order[rows], axis=1), axis=1)
+                examples = tasks.y[rows], tasks.noise[rows]
+                if known:
+                    total += self._sum_on_points(kernel, point[rows], *examples)
+                else:
+                    total += self._sum_off_points(kernel, X, tasks.input[rows], *examples)
         return total
-
-    def _vector(self, kernel: Kernel, task: Task) -> Integers:
-        V = task.covariance(self.coordinates.shift(kernel))
-        F = np.concatenate([self.coordinates.columns(x[None]) for x in task.X])  # one by one: the same digits always
-        return self.to_integers(F[None], V[None], task.y[None])[0]
 
     def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Integers:
         """The sum of clients of one size, whose inputs are the public points with numbers ``h`` (m, ℓ)."""
-        m, size = h.shape
         shift, K = self.coordinates.shift(kernel), self._gram_of_points(kernel)
+
+        def clients(h: Index, y: Array, noise: Array) -> Integers:
+            return self.to_integers(self.coordinates.F[h], shift.covariance(blocks(K, h), noise), y)
+
+        return self._sum_of_blocks(clients, h, y, noise)
+
+    def _sum_off_points(self, kernel: Kernel, X: Array, h: Index, y: Array, noise: Array) -> Integers:
+        """The sum of clients of one size with any inputs ``X[h]``: each is evaluated as a table of its own."""
+        shift, basis = self.coordinates.shift(kernel), self.coordinates.basis
+
+        def clients(h: Index, y: Array, noise: Array) -> Integers:
+            columns = basis.columns(X[h])
+            V = shift.covariance(shift.gram(X[h], E=columns[..., : basis.rank]), noise)
+            return self.to_integers(columns @ self.coordinates.T, V, y)
+
+        return self._sum_of_blocks(clients, h, y, noise)
+
+    def _sum_of_blocks(
+        self, clients: Callable[[Index, Array, Array], Integers], h: Index, y: Array, noise: Array
+    ) -> Integers:
+        """The sum of clients' vectors, in blocks of one size; the last is filled up by its last client."""
+        m, size = h.shape
         block = CLIENTS_PER_BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
         h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
         total, lock = np.zeros(self.size, dtype=np.int64), Lock()
 
         def add(part: slice) -> None:
-            V = shift.covariance(blocks(K, h[part]), noise[part])
-            block_sum = self.to_integers(self.coordinates.F[h[part]], V, y[part])[: m - part.start].sum(axis=0)
+            block_sum = clients(h[part], y[part], noise[part])[: m - part.start].sum(axis=0)
             with lock:
                 total[:] += block_sum
 
@@ -197,3 +214,10 @@ class Clip:
         """Λ and η of a sum of vectors, in units of one client."""
         k = len(self.mean_Lambda)
         return smat(v[:-k], unit=self.C_Lambda), v[-k:] / (1 / self.C_eta)
+
+
+def _ranks(X: Array) -> Index:
+    """Where each input is in the order of its columns, the last first."""
+    rank = np.empty(len(X), dtype=np.intp)
+    rank[np.lexsort(X.T)] = np.arange(len(X))
+    return rank
