@@ -194,12 +194,14 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
 def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:
     try:
         L = np.linalg.cholesky(V)
-        half = np.linalg.inv(L)
     except np.linalg.LinAlgError:  # of one matrix, and numpy gives up on the whole stack
         if len(V) == 1:
             return V, np.full(1, np.nan)
         singly = [_inverse_by_lapack(one[None]) for one in V]
         return np.concatenate([R for R, _ in singly]), np.concatenate([log_det for _, log_det in singly])
+    half = np.empty_like(L)
+    for k, lower in enumerate(L):  # not np.linalg.inv, which does not know that they are triangular
+        half[k] = dtrtri(lower.T, lower=0)[0].T
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
 
 

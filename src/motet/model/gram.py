@@ -67,7 +67,7 @@ def _of_distance(kernel: Kernel, X: Array, Y: Array) -> Array:
     """A stationary kernel is a function of distance: scikit-learn's own, on the line."""
     difference = X[..., :, None, :] - Y[..., None, :, :]
     distances = np.asarray(np.sqrt(np.einsum("...i,...i->...", difference, difference)))
-    return np.asarray(kernel(distances.reshape(-1, 1), np.zeros((1, 1)))).reshape(distances.shape)
+    return np.asarray(kernel(np.zeros((1, 1)), distances.reshape(-1, 1))).reshape(distances.shape)
 
 
 STACKS: dict[type[Kernel], StackGram] = {
