@@ -9,13 +9,15 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from benchmarks.load import body, enrolled, request, resident, served
 from benchmarks.measure import Row, duration
 
-SECONDS = 5.0
+SECONDS, ROUNDS = 2.5, 3
 CONNECTIONS, HOSTILE_SENDERS = 4000, 20  # as many as a server takes by default; bodies at once
 HALF_HEADS = """
 import resource, selectors, socket, sys, time
@@ -65,24 +67,36 @@ time.sleep(3600)
 
 
 def beside(name: str, attack: str, number: int, attackers: int) -> list[Row]:
-    """A client's requests and the server's memory, idle and beside an attack."""
+    """A client's requests and the server's memory, idle and beside an attack, in turn."""
     with served() as (_, port, pid):
         honest, *tokens = enrolled(port, 1 + attackers)
-        idle, at_rest = asyncio.run(posts(port, honest, pid))
-        attacker = subprocess.Popen(
-            [sys.executable, "-c", attack, f"{port}", f"{number}", *tokens], stdout=subprocess.PIPE
-        )
-        try:
-            assert attacker.stdout is not None
-            assert attacker.stdout.readline() == b"all\n"
-            busy, most = asyncio.run(posts(port, honest, pid))
-        finally:
-            attacker.kill()
-            attacker.communicate()
+        command = [sys.executable, "-c", attack, f"{port}", f"{number}", *tokens]
+        idle, busy = [], []
+        for _ in range(ROUNDS):
+            time.sleep(1.0)
+            idle.append(asyncio.run(posts(port, honest, pid)))
+            with attacking(command):
+                busy.append(asyncio.run(posts(port, honest, pid)))
+    (fast, _), (slow, _) = np.median(idle, axis=0), np.median(busy, axis=0)
+    at_rest = idle[0][1]
+    most = max(megabytes for _, megabytes in busy)
     return [
-        Row(f"p95 of a POST beside {name}", duration(busy), "the same when idle", busy / idle, 5.0),
+        Row(f"p95 of a POST beside {name}", duration(slow), "the same when idle", slow / fast, 5.0),
         Row(f"memory of the server beside {name}", f"{most:.0f} MB", "the same when idle", most / at_rest, 2.0),
     ]
+
+
+@contextmanager
+def attacking(command: Sequence[str]) -> Iterator[None]:
+    """Beside a process that attacks, from the moment when it reports that it does."""
+    attacker = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"all\n"
+        yield
+    finally:
+        attacker.kill()
+        attacker.communicate()
 
 
 async def posts(port: int, token: str, pid: int) -> tuple[float, float]:
