@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import uvicorn
-
 import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
+from motet.server.connections import Listener, Server, bounded_config
 from motet.server.logs import log_to_stderr
 from motet.server.publisher import TICK_SECONDS, Publisher
 from motet.server.service import Service
@@ -27,7 +27,15 @@ from motet.study.study import Study
 def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
     app = create_app(study, lambda: Service(study, store, hash_token(operator), reached=killing(point, arrivals)))
-    uvicorn.run(app, host=study.server.host, port=study.server.port, log_config=None, access_log=False)
+    limits = study.server
+    listener = Listener(
+        socket.create_server((limits.host, limits.port), backlog=2048),
+        limit=limits.max_connections,
+        limit_per_address=limits.max_connections_per_address,
+        proxies=limits.proxies,
+        tls=False,
+    )
+    Server(bounded_config(app, proxies=limits.proxies), listener).run()
 
 
 def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) -> None:

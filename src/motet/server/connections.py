@@ -45,7 +45,9 @@ EVICTION_SECONDS = 1.0  # after which a connection without a head may have to ma
 ACCEPTS_AT_ONCE, ENDS_AT_ONCE = 8, 25  # before other work goes on
 RESERVED_DESCRIPTORS = 256  # for database files, logs and processes
 LOG_SECONDS = 10.0  # between two lines of one kind
-OVERLOAD = "the server has as many connections as it can take now: try again in a second"
+OVERLOAD = raw_error(
+    503, "busy", "the server has as many connections as it can take now: try again in a second", (b"retry-after", b"1")
+)
 NO_LINGER = struct.pack("ii", 1, 0)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -118,7 +120,7 @@ class Listener(socket.socket):
         self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
         self._open: Counter[str] = Counter()  # by network
         self.handshakes: dict[int, tuple[float, Accepted]] = {}  # of TLS, by descriptor, the oldest first
-        self._accepts = 0
+        self._count = self._accepts = 0
         self._spare = os.open(os.devnull, os.O_RDONLY)  # given up for a moment if there are no other descriptors
         self._logged = -math.inf
         self.evict: Callable[[], bool] = lambda: False  # closes a connection that has nothing under way
@@ -152,7 +154,7 @@ class Listener(socket.socket):
     def _admits(self, address: str) -> bool:
         if self._open[network(address)] >= self._limit_per_address and not self._is_proxy(address):
             return False
-        return self._open.total() < self._limit or self._end_handshake() or self.evict()
+        return self._count < self._limit or self._end_handshake() or self.evict()
 
     def _end_handshake(self) -> bool:
         """Make room for another connection: the oldest handshake ends, unless it began just now."""
@@ -171,6 +173,7 @@ class Listener(socket.socket):
     def _admitted(self, connection: socket.socket, whom: str) -> Accepted:
         accepted = Accepted(connection.family, connection.type, connection.proto, fileno=connection.detach())
         self._open[whom] += 1
+        self._count += 1
         descriptor = accepted.fileno()
         accepted.ended = lambda: self._ended(whom, descriptor)
         if self._tls:
@@ -179,6 +182,7 @@ class Listener(socket.socket):
 
     def _ended(self, whom: str, descriptor: int) -> None:
         self.handshakes.pop(descriptor, None)
+        self._count -= 1
         self._open[whom] -= 1
         if not self._open[whom]:
             del self._open[whom]
@@ -187,10 +191,10 @@ class Listener(socket.socket):
         with connection, suppress(OSError):
             if not self._tls:
                 connection.setblocking(False)
-                connection.send(raw_error(503, "busy", OVERLOAD, (b"retry-after", b"1")))
+                connection.send(OVERLOAD)
                 connection.shutdown(socket.SHUT_WR)
                 connection.recv(READ_BYTES)  # bytes that nobody read would take the response back
-        self._log("refusing connections: %d are open", self._open.total())
+        self._log("refusing connections: %d are open", self._count)
 
     def _shed(self, error: OSError) -> None:
         """Without a descriptor a connection can only be closed, and would wait for ever otherwise."""
@@ -248,9 +252,11 @@ class BoundedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(431, f"expected a head of at most {MAX_HEAD_BYTES} bytes")
-        elif self._part == "body" and not self.cycle.response_complete and not self.transport.is_closing():
+        elif self._part == "body" and not self.cycle.response_complete:
             self.flow.pause_reading()  # until the application wants the body, or has answered without it
 
     def on_message_begin(self) -> None:

@@ -53,6 +53,7 @@ T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
 LATE_SECONDS = 300.0  # after which a release that is due is reported
 MAX_CACHED_CLIENTS = 100_000
+MAX_ADDRESS_LETTERS = 64  # which a proxy may have from a client
 MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
 
 
@@ -193,7 +194,9 @@ class Service:
 
     def seconds_to_guess(self, address: str) -> float | None:
         """None if an address may have tried one more token that is not valid."""
-        return self._failures.seconds_to_wait(network(address), FAILURES_PER_SECOND, capacity=MAX_FAILURES)
+        return self._failures.seconds_to_wait(
+            network(address[:MAX_ADDRESS_LETTERS]), FAILURES_PER_SECOND, capacity=MAX_FAILURES
+        )
 
     # --- an active client's coefficients ---
 
