@@ -505,3 +505,12 @@ def test_an_engine_that_was_opened_releases_as_one_that_forgot_all(basis: str) -
     assert engine.disclose().to_bytes() == forgot.disclose().to_bytes()
     with pytest.raises(WrongDimension, match="1 numbers, got 2"):
         engine.open(2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_release_can_be_read(seed: int) -> None:
+    """Also one whose sums have few digits left: rounding made the two halves of the bias's block differ."""
+    rng, engine = np.random.default_rng(seed), Engine(Model(RBF(1.0), DotProduct(1.0), 0.5, 1e-8, bias="linear"))
+    engine.learn_many(["a"] * 5, rng.uniform(-2.0, 2.0, (5, 1)), np.ones(5))
+    engine.learn_many(["b"] * 5, rng.uniform(-200.0, 200.0, (5, 1)), np.ones(5), np.full(5, 1e-3))
+    Disclosed.from_bytes(engine.disclose().to_bytes())

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from motet import Disclosed, Engine, Model
+from motet.errors import InvalidRelease
 from motet.kernels import RBF, DotProduct
 from motet.learning.admission import EXTREME, TOO_MANY_INPUTS, UNUSABLE
 from motet.server.publisher import Publisher
 from motet.store.examples import Addition, Example, to_bytes
 from motet.store.releases import StoredRelease, current
+from motet.store.schema import releases
 from motet.store.store import Store
+from tests.scenarios.harness import poll
 from tests.server.world import EXACT, World, world
 from tests.store.local_study import EXACT as LOCAL
 from tests.store.local_study import LocalStudy, local_study, states
@@ -161,3 +164,31 @@ def release_of(study: LocalStudy) -> StoredRelease:
         release = current(connection)
     assert release is not None
     return release
+
+
+def test_nothing_is_released_that_nobody_can_read(exact: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither this server nor a client could load it, and after a restart no server would start on it."""
+    store(exact, "own", [100.0], 0.01)
+    check = Disclosed.check
+
+    def refuse(release: Disclosed) -> None:
+        check(release)
+        if 100.0 in release.inputs:
+            raise InvalidRelease("not a disclosed database")
+
+    monkeypatch.setattr(Disclosed, "check", refuse)
+    assert exact.release() == 1
+    assert exact.call("GET", "/v1/me", "own").json()["left_out"] == EXTREME
+    assert np.array_equal(released(exact).theta, without_own().theta)
+
+
+def test_a_release_that_cannot_be_read_ends_nothing(exact: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "motet.service")
+    assert exact.release() == 1
+    with exact.service.store.transaction() as connection:
+        connection.execute(releases.insert().values(version=2, sequence=0, made=1.0, data=b"damaged", noisy=None))
+    poll(lambda: "no news from the database" in caplog.text, 30, "the failure is logged")
+    with exact.service.store.transaction() as connection:
+        connection.execute(releases.delete().where(releases.c.version == 2))
+    poll(lambda: "the database answers again" in caplog.text, 30, "it is looked for again")
+    assert exact.call("GET", "/v1/disclosed").status_code == 200

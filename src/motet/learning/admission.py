@@ -42,9 +42,10 @@ def admit(engine: Engine, *, max_inputs: int) -> dict[Hashable, str]:
 
 
 def _refusal(engine: Engine) -> MotetError | None:
-    """Why an engine has no release: its own reason, or numbers that are not finite."""
+    """Why an engine has no release that clients can read: its own reason, theirs, or numbers that are not finite."""
     try:
         release = engine.disclose()
+        release.check()
     except (NotPositiveDefinite, InvalidRelease) as refusal:
         return refusal
     except np.linalg.LinAlgError:

@@ -94,7 +94,8 @@ def _congruence(G: Array, F: Array, r: int) -> Array:
     Gpsi = G @ psi
     out[:r, r:] = F[:, :r].T @ Gpsi
     out[r:, :r] = out[:r, r:].T
-    out[r:, r:] = psi.T @ Gpsi
+    bias = psi.T @ Gpsi
+    out[r:, r:] = (bias + bias.T) / 2
     return out
 
 

@@ -192,10 +192,10 @@ class Disclosed:
             raise InvalidRelease("the release is about another catalogue than the one it carries")
         arrays: dict[str, Any] = tensors
         release = cls(model=model, **arrays, **{name: header[name] for name in SETTINGS})
-        release._check()
+        release.check()
         return release
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raises unless arrays and settings are those of some release of this model."""
         _expect(
             isinstance(self.version, int) and self.version >= 0, f"a version that is a number, got {self.version!r}"

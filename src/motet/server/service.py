@@ -19,9 +19,9 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from motet.errors import (
-    Busy,
     Forbidden,
     InvalidRelease,
+    MotetError,
     NotFinite,
     NotPositiveDefinite,
     NotReleased,
@@ -93,15 +93,15 @@ class Service:
     # --- releases ---
 
     async def watch(self) -> None:
-        """Refresh until cancelled. A failure is logged when it begins, and again when it ends."""
+        """Refresh until cancelled, whatever the database has. A failure is logged when it begins and when it ends."""
         failing = False
         while True:
             try:
                 await self.refresh()
-            except Busy as error:
+            except MotetError as error:
                 self._client_ids = {}
                 if not failing:
-                    LOG.error("the database does not answer: %s", getattr(error.__cause__, "orig", None) or error)
+                    LOG.error("no news from the database: %s", getattr(error.__cause__, "orig", None) or error)
                 failing = True
             else:
                 if failing:
