@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from motet import Catalogue, Engine, Features, Landmarks, Model
+from motet import Catalogue, Disclosed, Engine, Features, Landmarks, Model
 from motet.errors import (
     EmptyData,
     InvalidData,
