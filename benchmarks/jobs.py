@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 from benchmarks.attacks import attacks
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
+from benchmarks.million import million
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
@@ -101,7 +102,7 @@ def learning() -> list[Row]:
 
 
 def _per_example(tasks: int) -> float:
-    """Examples one by one, in random order, and the fold that follows."""
+    """Examples one by one, in random order, and the sums that follow."""
     X, y, task = study(tasks, 5, 489)
     order = np.random.default_rng(4).permutation(len(y))
     rows = list(zip(task[order].tolist(), X[order], y[order].tolist()))
@@ -252,6 +253,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     mixed_model,
     music_study,
     private_release,
+    million,
     service,
     attacks,
 ]
