@@ -208,3 +208,9 @@ def test_a_forked_process_has_no_open_calls() -> None:
         assert blas_threads() == {3}
         limit.__enter__()
     assert blas_threads() == {3}
+
+
+def test_a_task_without_examples_has_an_empty_inverse(capfd: pytest.CaptureFixture[str]) -> None:
+    R, log_det = inverse(np.empty((2, 0, 0)))
+    assert (R.shape, log_det.tolist()) == ((2, 0, 0), [0.0, 0.0])
+    assert capfd.readouterr() == ("", "")  # LAPACK prints what it does not like

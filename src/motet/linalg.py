@@ -200,7 +200,7 @@ def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:
         singly = [_inverse_by_lapack(one[None]) for one in V]
         return np.concatenate([R for R, _ in singly]), np.concatenate([log_det for _, log_det in singly])
     half = np.empty_like(L)
-    for k, lower in enumerate(L):  # not np.linalg.inv, which does not know that they are triangular
+    for k, lower in enumerate(L if L.size else ()):  # np.linalg.inv does not know that they are triangular
         half[k] = dtrtri(lower.T, lower=0)[0].T
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
 
