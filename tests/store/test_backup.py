@@ -86,6 +86,17 @@ def test_a_study_whose_files_lie_apart_is_restored_to_one_folder(tmp_path: Path)
         assert [example.y for example in examples.page(connection, ann)] == [1.0, 3.0]
 
 
+def test_a_database_that_is_too_large_for_a_copy_in_memory_is_read_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motet.store.dialects.MAX_COPY_BYTES", 0)
+    with local_study(tmp_path, EXACT) as study:
+        study.release()
+        assert states(study) == {}
+        done = restore(saved(study), tmp_path / "new", now=study.now)
+    assert states(done.study) == {}
+
+
 def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         file = saved(study)
