@@ -30,6 +30,7 @@ from motet.music.view import Scale, view
 from tests.scenarios.harness import END, START, poll
 
 ROOT = Path(__file__).parents[2]
+PLAY = 300.0  # seconds, of a whole demo beside other tests: alone it takes thirty
 SMALL = ("--clients", "200")  # enough that sharing gains more than the noise takes
 
 
@@ -57,7 +58,7 @@ class Playing:
             assert self.process.poll() is None, self.said
             return text in self.said
 
-        poll(found, START, text)
+        poll(found, PLAY, text)
 
     def end(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
