@@ -199,15 +199,16 @@ class Session:
             study.write_text(study.read_text(encoding="utf-8").replace("port = 8000", f"port = {self._port}"), "utf-8")
         before = len(terminal.printed)
         terminal.paste(commands)
-        poll(lambda: self._is_ready(terminal), START, "a server that is ready")
+        poll(lambda: self._is_ready(terminal, before), START, "a server that is ready")
         printed = terminal.printed[before:]
         if shown := SHOWN_TOKEN.search(printed):
             self._instead[PASTED_TOKEN] = shown[1]
         return printed, 0
 
-    def _is_ready(self, terminal: Terminal) -> bool:
+    def _is_ready(self, terminal: Terminal, before: int) -> bool:
+        """Whether the server of this terminal, and no other, has said its address, and answers there."""
         assert terminal.shell.poll() is None, terminal.printed
-        return is_ready(self.url)
+        return self.url in terminal.printed[before:] and is_ready(self.url)
 
     def _all_released(self) -> bool:
         return all(released(path) for path in self.folder.rglob("*.db"))
