@@ -1,4 +1,4 @@
-"""Which kernels there are: scikit-learn's, our own (``Identity``, ``Linear``, ``On``), and the closed list.
+"""Which kernels there are: scikit-learn's, our own (``Identity``, ``Linear``, ``On``, ``Scaled``), and the closed list.
 
 A kernel is in the list once it is registered under a name; ``motet.model.spec`` carries registered kernels as plain
 data, so that they may come from a stranger. To add one, write its class here as a ``StackKernel``, or as scikit-learn
@@ -21,6 +21,7 @@ from sklearn.gaussian_process.kernels import (
     DotProduct,
     Exponentiation,
     ExpSineSquared,
+    Hyperparameter,
     Kernel,
     Matern,
     Product,
@@ -45,6 +46,7 @@ __all__ = [
     "On",
     "Product",
     "RationalQuadratic",
+    "Scaled",
     "Sum",
     "check_dimension",
     "on_columns",
@@ -54,7 +56,7 @@ __all__ = [
 
 
 class StackKernel(Kernel):  # type: ignore[misc]
-    """A kernel without hyperparameters to tune, written once for single sets of inputs and for stacks of them."""
+    """A kernel written once for single sets of inputs and for stacks of them."""
 
     @abstractmethod
     def over(self, X: Array, Y: Array) -> Array:
@@ -65,7 +67,8 @@ class StackKernel(Kernel):  # type: ignore[misc]
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def __repr__(self) -> str:
-        parameters = (f"{name}={brief(value)}" for name, value in self.get_params().items())
+        named = ((name, value) for name, value in self.get_params().items() if not name.endswith("_bounds"))
+        parameters = (f"{name}={brief(value)}" for name, value in named)
         return f"{type(self).__name__}({', '.join(parameters)})"
 
 
@@ -86,10 +89,54 @@ class Identity(StackKernel):
 
 
 class Linear(StackKernel):
-    """k(x, x′) = (1, x)ᵀ C (1, x′): an intercept and slopes with covariance C, intercept first."""
+    """k(x, x′) = (1, x)ᵀ C (1, x′): an intercept and slopes with covariance C, intercept first.
 
-    def __init__(self, covariance: Any) -> None:
+    Its hyperparameters are the numbers of L, lower triangular, with C = LLᵀ, row by row: those of the diagonal are not
+    negative, so that a search meets a singular C exactly. ``covariance_bounds="fixed"`` holds C.
+    """
+
+    def __init__(self, covariance: Any, covariance_bounds: Any = (1e-10, 1e10)) -> None:
         self.covariance = covariance
+        self.covariance_bounds = covariance_bounds
+
+    @property
+    def hyperparameters(self) -> list[Any]:
+        if self._is_fixed:
+            return []
+        size = len(self.C)
+        return [
+            Hyperparameter(f"covariance_{a}_{b}", "numeric", (-1e5, 1e5)) for a in range(size) for b in range(a + 1)
+        ]
+
+    @property
+    def _is_fixed(self) -> bool:
+        return isinstance(self.covariance_bounds, str) and self.covariance_bounds == "fixed"
+
+    @property
+    def theta(self) -> Array:
+        return np.empty(0) if self._is_fixed else self.L[np.tril_indices(len(self.C))]
+
+    @theta.setter
+    def theta(self, theta: Array) -> None:
+        if not self._is_fixed:
+            L = np.zeros(self.C.shape)
+            L[np.tril_indices(len(L))] = theta
+            self.covariance = (L @ L.T).tolist()
+
+    @property
+    def bounds(self) -> Array:
+        if self._is_fixed:
+            return np.empty((0, 2))
+        largest = np.sqrt(np.max(self.covariance_bounds))
+        diagonal = np.equal(*np.tril_indices(len(self.C)))
+        return np.column_stack([np.where(diagonal, 0.0, -largest), np.full(len(diagonal), largest)])
+
+    @property
+    def L(self) -> Array:
+        """Lower triangular with C = LLᵀ, its diagonal not negative; also of a singular C."""
+        values, vectors = np.linalg.eigh(self.C)
+        upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
+        return np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)
 
     @property
     def C(self) -> Array:
@@ -124,15 +171,17 @@ class Linear(StackKernel):
         return False
 
 
-class On(Kernel):  # type: ignore[misc]
-    """k(x[columns], x′[columns]): a kernel that reads some of the columns only."""
+class Reading(Kernel):  # type: ignore[misc]
+    """A kernel of what ``read`` makes of the inputs; its hyperparameters are those of the kernel within."""
 
-    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
-        self.kernel = kernel
-        self.columns = columns
+    kernel: Kernel
+
+    @abstractmethod
+    def read(self, X: Array) -> Array:
+        """The inputs, of shape (…, n, p), as the kernel within gets them."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        params: dict[str, Any] = {"kernel": self.kernel, "columns": self.columns}
+        params: dict[str, Any] = super().get_params(deep=False)
         if deep:
             params |= {f"kernel__{name}": value for name, value in self.kernel.get_params().items()}
         return params
@@ -154,15 +203,23 @@ class On(Kernel):  # type: ignore[misc]
         return self.kernel.bounds
 
     def __call__(self, X: Array, Y: Array | None = None, eval_gradient: bool = False) -> Any:
-        return self.kernel(self.pick(X), None if Y is None else self.pick(Y), eval_gradient)
+        return self.kernel(self.read(X), None if Y is None else self.read(Y), eval_gradient)
 
     def diag(self, X: Array) -> Array:
-        return self.kernel.diag(self.pick(X))
+        return self.kernel.diag(self.read(X))
 
     def is_stationary(self) -> bool:
         return bool(self.kernel.is_stationary())
 
-    def pick(self, X: Array) -> Array:
+
+class On(Reading):
+    """k(x[columns], x′[columns]): a kernel that reads some of the columns only."""
+
+    def __init__(self, kernel: Kernel, columns: Sequence[int]) -> None:
+        self.kernel = kernel
+        self.columns = columns
+
+    def read(self, X: Array) -> Array:
         if max(self.columns) >= X.shape[-1]:
             raise WrongDimension(f"{self} reads column {max(self.columns)}, inputs have {X.shape[-1]}")
         return np.take(X, self.columns, axis=-1)
@@ -173,6 +230,26 @@ class On(Kernel):  # type: ignore[misc]
         return f"On({self.kernel}, columns={f'{columns[0]}…{columns[-1]}' if run else columns})"
 
 
+class Scaled(Reading):
+    """k((x − center) / scale, (x′ − center) / scale): a kernel that reads inputs without their units.
+
+    A model whose settings were chosen from data has it, so that nobody else need know how inputs were scaled.
+    """
+
+    def __init__(self, kernel: Kernel, center: Sequence[float], scale: Sequence[float]) -> None:
+        self.kernel = kernel
+        self.center = center
+        self.scale = scale
+
+    def read(self, X: Array) -> Array:
+        if not len(self.center) == len(self.scale) == X.shape[-1]:
+            raise WrongDimension(f"{self} reads {len(self.center)} columns, inputs have {X.shape[-1]}")
+        return np.asarray((X - np.asarray(self.center)) / np.asarray(self.scale))
+
+    def __repr__(self) -> str:
+        return f"Scaled({self.kernel}, center={brief(self.center)}, scale={brief(self.scale)})"
+
+
 def affine(X: Array) -> Array:
     """(1, x) for every input."""
     return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
@@ -180,7 +257,7 @@ def affine(X: Array) -> Array:
 
 def on_columns(kernel: Kernel, columns: Sequence[int]) -> Kernel:
     """The same kernel, with every part that does not choose its columns reading ``columns``; ``Identity`` reads all."""
-    if type(kernel) in (On, Identity, ConstantKernel):
+    if type(kernel) in (On, Scaled, Identity, ConstantKernel):
         return kernel
     if type(kernel) in (Sum, Product):
         return type(kernel)(on_columns(kernel.k1, columns), on_columns(kernel.k2, columns))
@@ -261,7 +338,7 @@ class KernelEntry:
 
 
 KERNELS: dict[str, KernelEntry] = {}
-COMPOSITES = ("sum", "product", "power")  # names of kernels made of others
+COMPOSITES = ("sum", "product", "power", "scaled")  # names of kernels made of others
 
 
 def register(

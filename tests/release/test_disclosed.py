@@ -81,7 +81,8 @@ def test_the_file_is_what_the_docs_say() -> None:
     assert {a.dtype for a in tensors.values()} == {np.dtype("float64")}
     size = int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["motet"])
-    assert set(header) == {"format", "sha256", "version", "policy", "sigma2", "noise_scale", "catalogue", "model"}
+    settings = {"format", "sha256", "version", "policy", "sigma2", "noise_scale", "catalogue", "model"}
+    assert set(header) == settings | {"missed"}
     assert header["catalogue"] == ITEMS.digest
 
 

@@ -48,28 +48,31 @@ class Batch:
         return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
 
 
-def batches(folded: FoldedTasks, X: Array, shift: Shift) -> Iterator[Batch]:
-    """The tasks by size, each with its Rʲ on the inputs ``X``; ``log_det`` is not finite if a task has none."""
+def batches(folded: FoldedTasks, X: Array, shift: Shift, E: Array | None = None) -> Iterator[Batch]:
+    """The tasks by size, each with its Rʲ on the inputs ``X``; ``log_det`` is not finite if a task has none.
+
+    E are the features e(x) at X, which a shift needs that has what the basis misses.
+    """
     sizes = np.diff(folded.start)
     for size in np.unique(sizes):
         which = np.flatnonzero(sizes == size)
         rows = folded.start[which, None] + np.arange(size)
         h, noise = folded.input[rows], folded.noise[rows]
-        R, log_det = inverses(X, h, noise, shift)
+        R, log_det = inverses(X, h, noise, shift, E)
         rest = (a[which] for a in (folded.rows, folded.squares, folded.log_noise))
         yield Batch(folded.task[which], h, folded.y[rows], noise, R, log_det, *rest)
 
 
-def inverses(X: Array, h: Index, noise: Array, shift: Shift) -> tuple[Array, Array]:
+def inverses(X: Array, h: Index, noise: Array, shift: Shift, E: Array | None = None) -> tuple[Array, Array]:
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``; not finite if there is no Rʲ."""
     m, size = h.shape
-    invert = _cheapest(X, h, shift)
+    invert = _cheapest(X, h, shift, E)
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
     def work(part: slice) -> None:
         R[part], log_det[part] = invert(h[part], noise[part])
 
-    on_all_cores(work, m, NUMBERS_PER_PART // (size * (size + X.shape[1])))
+    on_all_cores(work, m, NUMBERS_PER_PART // (size * (size + X.shape[1] + (0 if E is None else E.shape[1]))))
     return R, log_det
 
 
@@ -78,7 +81,7 @@ def inverses(X: Array, h: Index, noise: Array, shift: Shift) -> tuple[Array, Arr
 Invert: TypeAlias = Callable[[Index, Array], tuple[Array, Array]]  # from h and noise of some tasks to R and log |R|
 
 
-def _cheapest(X: Array, h: Index, shift: Shift) -> Invert:
+def _cheapest(X: Array, h: Index, shift: Shift, E: Array | None) -> Invert:
     """The way that costs least for m tasks of size ℓ on n inputs.
 
     | way | cost | measured by |
@@ -97,7 +100,7 @@ def _cheapest(X: Array, h: Index, shift: Shift) -> Invert:
     if A is not None and len(A) < size:
         return _by_low_rank(X, shift, A)
     affordable = max(TABLE_NUMBERS, pairs // 4) if A is None else CACHED_NUMBERS
-    return _by_table(X, shift) if len(X) ** 2 <= min(4 * pairs, affordable) else _by_stack(X, shift)
+    return (_by_table if len(X) ** 2 <= min(4 * pairs, affordable) else _by_stack)(X, shift, E)
 
 
 def _by_low_rank(X: Array, shift: Shift, A: Array) -> Invert:
@@ -106,12 +109,12 @@ def _by_low_rank(X: Array, shift: Shift, A: Array) -> Invert:
     return lambda h, noise: inverse_of_low_rank(U[h], shift.noise_variance(noise))
 
 
-def _by_table(X: Array, shift: Shift) -> Invert:
+def _by_table(X: Array, shift: Shift, E: Array | None) -> Invert:
     """The kernel between all inputs, and each task's block of it."""
-    K = shift.gram(X)
+    K = shift.gram(X, E=E)
     return lambda h, noise: inverse(shift.covariance(blocks(K, h), noise))
 
 
-def _by_stack(X: Array, shift: Shift) -> Invert:
+def _by_stack(X: Array, shift: Shift, E: Array | None) -> Invert:
     """The kernel between each task's inputs."""
-    return lambda h, noise: inverse(shift.covariance(shift.gram(X[h]), noise))
+    return lambda h, noise: inverse(shift.covariance(shift.gram(X[h], E=None if E is None else E[h]), noise))

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, outputs
+from motet.arrays import Array, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.kernels import check_dimension
 from motet.learning.batches import Batch, batches
-from motet.learning.evidence import Evidence, residual_quadratic
+from motet.learning.evidence import Evidence
 from motet.learning.information import Information
 from motet.learning.predictions import predict, predict_all
+from motet.learning.system import Columns, System
 from motet.learning.triples import Triples
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
@@ -30,7 +31,6 @@ from motet.model.model import Model
 from motet.model.tasks import FoldedTasks, Shift, Task, fold, without_inverse
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
-from motet.release.posterior import Posterior
 
 MAX_OFFSET = 1e4  # standard deviations from 0, beyond which a linear bias that is not centred loses digits
 MAX_MATRIX_ROWS = 20_000  # unique inputs of a growing basis, inputs of one task: their squares must fit into memory
@@ -80,6 +80,11 @@ class Engine:
     def tasks(self) -> list[Hashable]:
         """The labels of all tasks that have examples."""
         return self._examples.labels()
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The model's own kernel of the shifts, and those of single tasks."""
+        return list(self._kernels)
 
     def labels(self, numbers: Collection[int]) -> list[Hashable]:
         """The labels of the tasks with these numbers, which ``tasks_by_kernel`` has, in the numbers' order."""
@@ -225,10 +230,16 @@ class Engine:
         if self._latest is None or self._examples.changes.any():
             self._check_size()
             with blas_limit:
-                with ThreadPoolExecutor(1) as thread:  # the basis grows while tasks are inverted
-                    columns = thread.submit(self._columns)
-                    by_key = self._batches({} if self._latest is None else self._latest.batches)
-                state = self._solve(by_key, *columns.result())
+                before = {} if self._latest is None else self._latest.batches
+                if self._fixed is not None and self._fixed.misses:  # tasks need its features
+                    columns = self._columns()
+                    by_key = self._batches(before, columns)
+                else:
+                    with ThreadPoolExecutor(1) as thread:  # the basis grows while tasks are inverted
+                        growing = thread.submit(self._columns)
+                        by_key = self._batches(before)
+                    columns = growing.result()
+                state = self._solve(by_key, columns)
             renumbered = self._examples.compact()
             if renumbered is not None:
                 tasks, inputs = renumbered
@@ -237,8 +248,13 @@ class Engine:
             self._latest = state
         return self._latest
 
-    def _batches(self, before: Batches) -> Batches:
-        """All tasks: those that have not changed from the batches ``before``, the others folded and inverted anew."""
+    def _batches(self, before: Batches, columns: Columns | None = None) -> Batches:
+        """All tasks: those that have not changed from the batches ``before``, the others folded and inverted anew.
+
+        ``columns`` are those of a fixed basis that misses something, which tasks then have as their own.
+        """
+        inputs = self._examples.inputs
+        E = None if columns is None else columns.features(len(inputs))
         changed = self._examples.changes
         unchanged = {key: batch.take(~changed[batch.task]) for key, batch in before.items()}
         by_key = {key: batch for key, batch in unchanged.items() if len(batch.task)}
@@ -249,8 +265,8 @@ class Engine:
                 raise InvalidData(
                     f"a task with {size} inputs is too large (at most {MAX_MATRIX_ROWS}): thin it out or split it"
                 )
-            shift = Shift.of(self.model, self._kernels[kernel])
-            for batch in batches(folded, self._examples.inputs, shift):
+            shift = Shift.of(self.model, self._kernels[kernel], None if columns is None else columns.basis)
+            for batch in batches(folded, inputs, shift, E):
                 key = (kernel, batch.h.shape[1])
                 by_key[key] = by_key[key].joined(batch) if key in by_key else batch
                 failures |= dict.fromkeys(batch.task[~np.isfinite(batch.log_det)].tolist(), shift.kernel)
@@ -292,35 +308,20 @@ class Engine:
         if self.model.bias == "linear" and self._fixed is not None and not len(self._fixed.landmarks):
             _check_offset(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
 
-    def _columns(self) -> tuple[Basis, Array, Index]:
-        """The basis, its columns F at the inputs in use, and those inputs' numbers in F's order."""
-        model, used = self.model, self._examples.used
-        X = self._examples.inputs[used]
-        if self._fixed is not None:
-            return self._fixed, self._fixed.columns(X), used
-        basis, F, order = Basis.grown(model.common, X, model.bias, model.catalogue is not None)
-        return basis, F, used[order]
+    def _columns(self) -> Columns:
+        """The basis, and its columns at the inputs in use."""
+        return Columns.of(self.model, self._fixed, self._examples.inputs, self._examples.used)
 
-    def _solve(self, by_key: Batches, basis: Basis, F: Array, order: Index) -> State:
+    def _solve(self, by_key: Batches, columns: Columns) -> State:
         """The sums of all tasks, the weights of the basis, and the release."""
-        model, X = self.model, self._examples.inputs
-        position = np.zeros(len(X), dtype=np.intp)
-        position[order] = np.arange(len(order))
-        all_batches = [replace(batch, h=position[batch.h]) for batch in by_key.values()]
-        if self._fixed is not None:
-            redundant = X[:0]
-            information = total = Information.in_basis(all_batches, F)
-        else:
-            redundant = X[order[basis.rank :]]
-            information = Information.over_inputs(all_batches, X[order])
-            total = information.into(F, basis.rank)
-        posterior = Posterior.of(total.G, total.g, basis.prior, model.common_share)
-        residual = residual_quadratic(all_batches, F, posterior.theta)
-        weights = posterior.theta[: basis.rank]
-        evidence = Evidence.of(total, posterior.factor, weights, residual, model.lam, model.sigma2)
+        X = self._examples.inputs
+        system = System.solve(self.model, columns, list(by_key.values()), X)
+        basis, total = columns.basis, system.total
+        redundant = X[:0] if self._fixed is not None else X[columns.order[basis.rank :]]
         version = 1 if self._latest is None else self._latest.release.version + 1
-        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, posterior.theta)
-        return State(by_key, information, evidence, Disclosed(model, version, *arrays, sigma2=evidence.sigma2))
+        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, system.posterior.theta)
+        release = Disclosed(self.model, version, *arrays, sigma2=system.evidence.sigma2)
+        return State(by_key, system.information, system.evidence, release)
 
 
 def _check_offset(X: Array) -> None:

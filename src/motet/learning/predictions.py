@@ -29,16 +29,18 @@ def predict(
     """
     model, basis = release.model, release.basis
     F = basis.columns(X)
+    E = F[:, : basis.rank]
     mean, variance = F @ release.theta, np.zeros(len(X))
     missed = release.missed_variance(X, F) if return_std else np.zeros(len(X))
     new = np.ones(len(X), dtype=bool)
     for batch, kernel in parts:
-        shift = Shift.of(model, kernel)
+        shift = release.shift(kernel)
         for tasks, rows in _rows_by_task(batch, task, F.shape[1]):
             stack = batch.take(tasks)
             used, at = np.unique(stack.h, return_inverse=True)  # each input is evaluated once
             at, columns = at.reshape(stack.h.shape), basis.columns(inputs[used])
-            k = shift.gram(X[rows], inputs[stack.h])
+            D = None if shift.basis is None else columns[at][..., : basis.rank]
+            k = shift.gram(X[rows], inputs[stack.h], E=E[rows], D=D)
             a = task_coefficients(stack.R, stack.y, (columns @ release.theta)[at])
             mean[rows] = task_mean(mean[rows], k, a)
             new[rows] = False
@@ -75,7 +77,7 @@ def predict_all(
     means = np.tile(release.average(X), (tasks, 1))
     average = release.average(inputs)
     for batch, kernel in parts:
-        k = Shift.of(release.model, kernel).gram(X, inputs)
+        k = release.shift(kernel).gram(X, inputs)
         for part in batch.parts(len(inputs) + 1):
             a = np.zeros((len(part.task), len(inputs)))
             a[np.arange(len(part.task))[:, None], part.h] = task_coefficients(part.R, part.y, average[part.h])

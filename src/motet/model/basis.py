@@ -41,6 +41,7 @@ class BasisSpec(ABC):
     """
 
     kind: ClassVar[str]  # its name in JSON
+    misses: ClassVar[bool] = True  # whether K̄ − eᵀe may be more than 0 anywhere
 
     def __post_init__(self) -> None:
         if "points" in self.settings():
@@ -159,6 +160,7 @@ class Features(BasisSpec):
     """The inputs' own columns, for a linear K̄: DotProduct, Linear, constants and their sums."""
 
     kind: ClassVar[str] = "features"
+    misses: ClassVar[bool] = False
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
         """No landmarks, and A with K̄(x, x′) = (A(1, x))ᵀ(A(1, x′)); with DotProduct(0) e(x) is x itself."""
@@ -245,6 +247,11 @@ class Basis:
         return len(self.A)
 
     @property
+    def misses(self) -> bool:
+        """Whether e(x)ᵀe(x) may be less than K̄(x, x): at any input, but for one that a growing basis was made of."""
+        return self.kernel is not None and (self.spec is None or self.spec.misses)
+
+    @property
     def prior(self) -> Array:
         """Prior precision of the columns' weights, in units of α: 1 on the basis, 0 (flat) on the bias."""
         return np.concatenate([np.ones(self.rank), np.zeros(self.psi(self.landmarks[:0]).shape[1])])
@@ -292,6 +299,6 @@ class Basis:
 
     def residual(self, X: Array, E: Array) -> Array:
         """K̄(x, x) − e(x)ᵀe(x): the part of the prior variance that the basis does not see."""
-        if self.kernel is None:
+        if self.kernel is None or not self.misses:
             return np.zeros(len(X))
         return np.maximum(self.kernel.diag(X) - np.einsum("ij,ij->i", E, E), 0.0)

@@ -24,6 +24,7 @@ from motet.kernels import (
     On,
     Product,
     RationalQuadratic,
+    Scaled,
     Sum,
 )
 from motet.linalg import eigen
@@ -80,7 +81,8 @@ STACKS: dict[type[Kernel], StackGram] = {
     Sum: lambda kernel, X, Y: gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y),
     Product: lambda kernel, X, Y: gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y),
     Exponentiation: lambda kernel, X, Y: np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent),
-    On: lambda kernel, X, Y: gram(kernel.kernel, kernel.pick(X), kernel.pick(Y)),
+    On: lambda kernel, X, Y: gram(kernel.kernel, kernel.read(X), kernel.read(Y)),
+    Scaled: lambda kernel, X, Y: gram(kernel.kernel, kernel.read(X), kernel.read(Y)),
 }
 
 
@@ -116,6 +118,11 @@ def linear_form(kernel: Kernel, p: int) -> Array | None:
         at = [0, *(c + 1 for c in kernel.columns)]
         C[np.ix_(at, at)] = inner
         return C
+    if kind is Scaled:
+        inner = linear_form(kernel.kernel, p)
+        T = np.diag([1.0, *(1.0 / np.asarray(kernel.scale))])
+        T[1:, 0] = -np.asarray(kernel.center) / np.asarray(kernel.scale)  # (1, z) = T(1, x)
+        return None if inner is None else np.asarray(T.T @ inner @ T)
     if kind in (Sum, Product):
         left, right = linear_form(kernel.k1, p), linear_form(kernel.k2, p)
         if left is None or right is None:

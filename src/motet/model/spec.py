@@ -26,9 +26,11 @@ from motet.kernels import (
     KernelEntry,
     On,
     Product,
+    Scaled,
     Sum,
     kernel_names,
     number,
+    one_or_each,
     positive,
 )
 
@@ -70,6 +72,8 @@ def _spec(kernel: Kernel) -> Spec:
         return {"kernel": name, "of": [*of, right]}
     if type(kernel) is Exponentiation:
         return {"kernel": "power", "of": _spec(kernel.kernel), "exponent": number("exponent", kernel.exponent)}
+    if type(kernel) is Scaled:
+        return {"kernel": "scaled", "of": _spec(kernel.kernel), **_scaling(kernel.center, kernel.scale)}
     for entry in KERNELS.values():
         if type(kernel) is entry.type:
             return {"kernel": entry.name} | _parameters(kernel, entry)
@@ -113,11 +117,13 @@ def _kernel(spec: Mapping[str, Any]) -> Kernel:
 
 
 def _composed(name: str, rest: Spec) -> Kernel:
-    keys = ("of", "exponent") if name == "power" else ("of",)
+    keys = {"power": ("of", "exponent"), "scaled": ("of", "center", "scale")}.get(name, ("of",))
     if set(rest) != set(keys):
         raise InvalidModel(f'"{name}" takes {" and ".join(keys)}, got {", ".join(rest) or "nothing"}')
     if name == "power":
         return Exponentiation(_kernel(rest["of"]), number("exponent", rest["exponent"]))
+    if name == "scaled":
+        return Scaled(_kernel(rest["of"]), **_scaling(rest["center"], rest["scale"]))
     parts = rest["of"]
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise InvalidModel(f'"{name}" needs a list of at least two kernels under "of", got {parts!r}')
@@ -149,6 +155,15 @@ def _value(key: str, value: Any) -> Any:
 def _defaults(entry: KernelEntry) -> dict[str, Any]:
     """The constructor's parameters and their defaults."""
     return {key: p.default for key, p in inspect.signature(entry.type).parameters.items()}
+
+
+def _scaling(center: Any, scale: Any) -> Spec:
+    """The numbers of ``Scaled``, one of each for every column."""
+    centers = [number("center", value) for value in center] if np.iterable(center) else []
+    scales = one_or_each("scale", scale)
+    if not centers or not isinstance(scales, list) or len(scales) != len(centers):
+        raise InvalidModel("a scaled kernel needs a center and a scale for every column")
+    return {"center": centers, "scale": scales}
 
 
 def _columns(columns: Any) -> list[int]:

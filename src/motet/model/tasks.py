@@ -142,8 +142,8 @@ class Shift:
     def of(
         cls, model: Model, kernel: Kernel, basis: Basis | None = None, spanned: frozenset[bytes] = frozenset()
     ) -> Shift:
-        missing = basis is not None and basis.kernel is not None
-        return cls(kernel, model.individual_share, model.lam, basis if missing else None, model.common_share, spanned)
+        basis = basis if basis is not None and basis.misses else None
+        return cls(kernel, model.individual_share, model.lam, basis, model.common_share, spanned)
 
     def gram(self, X: Array, Y: Array | None = None, *, E: Array | None = None, D: Array | None = None) -> Array:
         """Over two sets of inputs, or over stacks of them; E and D are their features e(x), if known already."""

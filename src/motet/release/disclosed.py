@@ -52,6 +52,7 @@ class Disclosed:
     sigma2: float | None
     policy: str = "exact"
     noise_scale: float | None = None
+    missed_in_tasks: bool = True  # whether each task has what a fixed basis misses as its own, as all have since 0.1.0
 
     def __post_init__(self) -> None:
         for name in TENSORS:
@@ -136,14 +137,19 @@ class Disclosed:
         return self.model.rows(X, self.dimension)
 
     def shift(self, kernel: Kernel) -> Shift:
-        """A task's own part, as the sums have it: in a private release with what the basis misses."""
-        return Shift.of(self.model, kernel, self.basis if self.policy == "private" else None)
+        """A task's own part, as the sums have it: with what a fixed basis misses."""
+        return Shift.of(self.model, kernel, self.basis if self._has_missed_in_tasks else None)
 
     def client_shift(self, kernel: Kernel) -> Shift:
         """A client's own part: with what a growing basis misses at inputs that nobody else has."""
-        if self.policy == "private" or self.model.basis is not None:
+        if self.model.basis is not None:
             return self.shift(kernel)
         return Shift.of(self.model, kernel, self.basis, self._spanned)
+
+    @property
+    def _has_missed_in_tasks(self) -> bool:
+        misses = self.model.basis is not None and self.model.basis.misses
+        return misses and (self.policy == "private" or self.missed_in_tasks)
 
     def missed_variance(self, X: Array, F: Array) -> Array:
         """α(K̄(x, x) − e(x)ᵀe(x)); F are the columns at X."""
@@ -160,7 +166,10 @@ class Disclosed:
     @property
     def _header(self) -> dict[str, Any]:
         finite = self.sigma2 is not None and math.isfinite(self.sigma2)
+        # Files of private releases, and of a basis that misses nothing, are as they always were.
+        in_tasks = self._has_missed_in_tasks and self.policy == "exact"
         return {
+            **({"missed": "in tasks"} if in_tasks else {}),
             "version": self.version,
             "policy": self.policy,
             "sigma2": self.sigma2 if finite else None,
@@ -191,7 +200,8 @@ class Disclosed:
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
             raise InvalidRelease("the release is about another catalogue than the one it carries")
         arrays: dict[str, Any] = tensors
-        release = cls(model=model, **arrays, **{name: header[name] for name in SETTINGS})
+        settings = {name: header[name] for name in SETTINGS}
+        release = cls(model=model, **arrays, **settings, missed_in_tasks=header.get("missed") == "in tasks")
         release.check()
         return release
 

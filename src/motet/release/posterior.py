@@ -25,7 +25,7 @@ class Factor:
 
     def __init__(self, Lambda: Array, prior: Array, share: float) -> None:
         self.share = share  # α
-        self._rank = r = int(np.count_nonzero(prior))
+        self.rank = r = int(np.count_nonzero(prior))
         L = share * Lambda[r:, r:]
         self._U = U = _identified(L)
         try:
@@ -54,8 +54,8 @@ class Factor:
 
     def half(self, F: Array) -> Array:
         """V = B^-½Fᵀ, so that VᵀV = FB⁻¹Fᵀ."""
-        vb = solve_lower(self._Lb, self._U.T @ F[:, self._rank :].T)
-        return np.vstack([vb, solve_lower(self._Ls, F[:, : self._rank].T - self._W.T @ vb)])
+        vb = solve_lower(self._Lb, self._U.T @ F[:, self.rank :].T)
+        return np.vstack([vb, solve_lower(self._Ls, F[:, : self.rank].T - self._W.T @ vb)])
 
     def other_half(self, V: Array) -> Array:
         """B^-½ᵀV, so that with V = half(F) it is B⁻¹Fᵀ."""

@@ -1,0 +1,184 @@
+"""The evidence of a model, its gradient and its curvature, from the sums over tasks: what a search for settings needs.
+
+With V the covariance of all outputs in units of σ², P = V⁻¹ − V⁻¹Ψ(ΨᵀV⁻¹Ψ)⁻¹ΨᵀV⁻¹ and M = P − Pyyᵀ P/σ², a parameter
+changes the log evidence by −½ tr(M ∂V). Of M only two pieces are needed: the block of every task,
+Rʲ − RʲSⱼⱼRʲ − aʲaʲᵀ/σ² with S = FΣFᵀ, and its sum over inputs, G − GSG − ăăᵀ/σ².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from motet.arrays import Array
+from motet.learning.batches import Batch
+from motet.learning.evidence import without_bias
+from motet.learning.system import System
+from motet.linalg import blas_limit
+from motet.model.derivatives import derivatives
+from motet.model.tasks import blocks
+from motet.release.estimates import task_coefficients
+from motet.release.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """At one model: the log evidence, its gradient and its average information, both with σ² at its best.
+
+    The parameters are ``common.theta``, then ``individual.theta``. The average information is the mean of the observed
+    and of the expected one, ½ (∂Vᵢ Py)ᵀ P (∂Vₖ Py)/σ²: positive, and the curvature at the optimum.
+    """
+
+    log_evidence: float
+    sigma2: float
+    gradient: Array
+    information: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some tasks of one batch, with what all parameters need of them."""
+
+    batch: Batch
+    a: Array  # aʲ = Rʲ(yʲ − Fⱼθ̂), the task's rows of Py
+    M: Array  # the task's block of M
+
+
+@blas_limit
+def slope(system: System) -> Slope:
+    """The evidence of a system of tasks that all have the model's own kernels, its gradient and its curvature."""
+    model, F, sigma2 = system.model, system.columns.F, system.evidence.sigma2
+    W = system.posterior.whitened(F)  # WWᵀ = FΣFᵀ
+    if system.method == "ML":  # the determinant is that of V alone
+        alone = Posterior(without_bias(system.total, system.posterior.factor), system.posterior.theta)
+        trace_W = alone.whitened(F[:, : alone.factor.rank])
+    else:
+        trace_W = W
+    parts = list(_parts(system, trace_W))
+    products: list[list[Array]] = [[] for _ in parts]  # ∂Vᵢ Py of every part, by parameter
+    gradient: list[float] = []
+    if model.common is not None:
+        change = _common_over_inputs if model.basis is None else _common_over_landmarks
+        gradient += change(system, parts, trace_W, products)
+    gradient += _individual(system, parts, products)
+    return Slope(
+        system.evidence.log_evidence,
+        sigma2,
+        -0.5 * np.array(gradient),
+        _average_information(parts, products, W, sigma2, system.total.rows - _bias_rank(system)),
+    )
+
+
+def _bias_rank(system: System) -> int:
+    return system.posterior.factor.bias_rank if system.method == "REML" else 0
+
+
+def _parts(system: System, W: Array) -> Iterator[_Part]:
+    """All tasks in parts whose temporaries stay small."""
+    fitted, sigma2 = system.columns.F @ system.posterior.theta, system.evidence.sigma2
+    for batch in system.batches:
+        for part in batch.parts(batch.h.shape[1] * (W.shape[1] + 4 * batch.h.shape[1])):
+            a = task_coefficients(part.R, part.y, fitted[part.h])
+            RW = part.R @ W[part.h]
+            M = part.R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
+            yield _Part(part, a, M)
+
+
+def _over_inputs(parts: list[_Part], n: int) -> Array:
+    """ă: the sum of all aʲ, by input."""
+    total = np.zeros(n)
+    for part in parts:
+        total += np.bincount(part.batch.h.ravel(), part.a.ravel(), minlength=n)
+    return total
+
+
+# --- one side's parameters: tr(M ∂V) for each, and ∂V Py ---
+
+
+def _individual(system: System, parts: list[_Part], products: list[list[Array]]) -> list[float]:
+    """Parameters of K̃: tasks' blocks alone, from a table over all inputs if that is less work."""
+    kernel, share, X = system.model.individual, system.model.individual_share, system.X
+    count = len(kernel.theta)
+    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part in parts)
+    traces = np.zeros(count)
+    if len(X) ** 2 <= 4 * pairs:
+        for i, D in enumerate(derivatives(kernel, X)):
+            for part, listed in zip(parts, products):
+                block = share * blocks(D, part.batch.h)
+                traces[i] += np.vdot(part.M, block)
+                listed.append((block @ part.a[:, :, None])[:, :, 0])
+    else:
+        for part, listed in zip(parts, products):
+            for i, D in enumerate(derivatives(kernel, X[part.batch.h])):
+                traces[i] += share * np.vdot(part.M, D)
+                listed.append(share * (D @ part.a[:, :, None])[:, :, 0])
+    return traces.tolist()
+
+
+def _common_over_inputs(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+    """Parameters of K̄ if the basis grows: K̄ over all inputs."""
+    share, G = system.model.common_share, system.information.G
+    a = _over_inputs(parts, len(G))
+    GW = G @ W
+    M = G - GW @ GW.T - np.outer(a, a) / system.evidence.sigma2
+    traces = []
+    for D in derivatives(system.model.common, system.X):
+        traces.append(share * float(np.vdot(M, D)))
+        product = share * (D @ a)
+        for part, listed in zip(parts, products):
+            listed.append(product[part.batch.h])
+    return traces
+
+
+def _common_over_landmarks(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+    """Parameters of K̄ on landmarks Z: K̄ within tasks, and between them Q = BᵀK̄(Z, Z)B with B = K̄(Z, Z)⁻¹K̄(Z, X).
+
+    ∂Q = CB + (CB)ᵀ with C = ∂K̄(X, Z) − ½Bᵀ∂K̄(Z, Z).
+    """
+    model, basis, X = system.model, system.columns.basis, system.X
+    share, n = model.common_share, len(X)
+    BT = system.columns.F[:, : basis.rank] @ basis.A  # the landmarks' kernel is (AᵀA)⁻¹
+    a, G = _over_inputs(parts, n), _sparse(parts, n)
+    GW = G @ W
+    rows = G @ BT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
+    traces = []
+    within = [derivatives(model.common, X[part.batch.h]) for part in parts]
+    pairs = zip(derivatives(model.common, X, basis.landmarks), derivatives(model.common, basis.landmarks))
+    for D_XZ, D_ZZ in pairs:
+        C = D_XZ - 0.5 * (BT @ D_ZZ)
+        trace = 2.0 * float(np.vdot(rows, C))
+        between = C @ (a @ BT) + BT @ (C.T @ a)
+        for part, listed, Ds in zip(parts, products, within):
+            h = part.batch.h
+            CB = C[h] @ BT[h].swapaxes(-1, -2)
+            block = next(Ds) - CB - CB.swapaxes(-1, -2)
+            trace += float(np.vdot(part.M, block))
+            listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
+        traces.append(share * trace)
+    return traces
+
+
+def _sparse(parts: list[_Part], n: int) -> csr_array:
+    """G: every Rʲ at its inputs."""
+    rows = [np.repeat(part.batch.h, part.batch.h.shape[1], axis=1).ravel() for part in parts]
+    columns = [np.tile(part.batch.h, (1, part.batch.h.shape[1])).ravel() for part in parts]
+    values = [part.batch.R.ravel() for part in parts]
+    return csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(n, n))
+
+
+def _average_information(parts: list[_Part], products: list[list[Array]], W: Array, sigma2: float, free: int) -> Array:
+    """½ vᵢᵀPvₖ/σ² with vᵢ = ∂Vᵢ Py, less what the scale σ² explains."""
+    count = len(products[0]) if products else 0
+    within, shared, by_scale = np.zeros((count, count)), np.zeros((W.shape[1], count)), np.zeros(count)
+    for part, listed in zip(parts, products):
+        v = np.stack(listed, axis=-1) if listed else np.empty((*part.a.shape, 0))
+        Rv = part.batch.R @ v
+        flat = Rv.reshape(part.a.size, count)
+        within += v.reshape(part.a.size, count).T @ flat
+        shared += W[part.batch.h].reshape(part.a.size, W.shape[1]).T @ flat
+        by_scale += part.a.ravel() @ v.reshape(part.a.size, count)
+    information = 0.5 * (within - shared.T @ shared) / sigma2
+    return np.asarray(information - np.outer(by_scale, by_scale) / (2.0 * free * sigma2**2))
