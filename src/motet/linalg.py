@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TypeAlias
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri, dtrtrs
 from threadpoolctl import ThreadpoolController
 
@@ -124,6 +125,13 @@ def mirror_lower(a: Array) -> Array:
         corner = np.tril(a[begin:end, begin:end])
         a[begin:end, begin:end] = corner + np.tril(corner, -1).T
     return a
+
+
+def square(W: Array) -> Array:
+    """WWᵀ, at half the price of a product."""
+    if not W.size:
+        return np.zeros((len(W), len(W)))
+    return mirror_lower(dsyrk(1.0, W.T, trans=1, lower=1) if W.flags.c_contiguous else dsyrk(1.0, W, lower=1))
 
 
 # --- symmetric matrices as vectors ---

@@ -19,7 +19,15 @@ SLOPES = Linear([[1.0, 0.0], [0.0, 1.0]])
 
 
 def tuned(
-    individual: Any, task: Any, X: Any, y: Any, *, common: Any = None, bias: Any = "linear", method: Any = "REML", **more: Any
+    individual: Any,
+    task: Any,
+    X: Any,
+    y: Any,
+    *,
+    common: Any = None,
+    bias: Any = "linear",
+    method: Any = "REML",
+    **more: Any,
 ) -> Tuning:
     engine = Engine(Model(common, individual, alpha=0.5, lam=1.0, bias=bias, **more))
     engine.learn_many(list(task), np.asarray(X, dtype=float).reshape(len(y), -1), np.asarray(y, dtype=float))

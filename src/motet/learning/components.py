@@ -23,6 +23,7 @@ from motet.kernels import (
     DotProduct,
     Exponentiation,
     ExpSineSquared,
+    Identity,
     Kernel,
     Linear,
     Matern,
@@ -54,6 +55,11 @@ class Component:
     side: Side
     kernel: Kernel
     variance: float
+
+    @property
+    def label(self) -> str:
+        """What it is, in words."""
+        return f"{'average' if self.side == 'average' else 'shift'}: {describe(self.kernel)}"
 
     @property
     def has_own_scale(self) -> bool:
@@ -162,6 +168,16 @@ class Components:
     @property
     def theta(self) -> Array:
         return np.concatenate([component.scaled.theta for component in self.listed])
+
+    @property
+    def names(self) -> list[str]:
+        """The name of every parameter."""
+        names: list[str] = []
+        for component in self.listed:
+            if not component.has_own_scale:
+                names.append(f"variance of {component.label}")
+            names += [f"{_plain(name)} of {component.label}" for name in _parameter_names(component.kernel)]
+        return names
 
     def at(self, theta: Array) -> Components:
         """The same components at other parameters."""
@@ -292,6 +308,23 @@ def innermost(kernel: Kernel) -> Kernel:
     return innermost(kernel.kernel) if isinstance(kernel, Reading) else kernel
 
 
+WORDS = {ConstantKernel: "intercept", DotProduct: "slopes", Linear: "intercept and slopes", Identity: "levels"}
+
+
+def describe(kernel: Kernel) -> str:
+    """A kernel in a word or two: intercept, slopes, RBF, RBF × slopes, levels of column 2."""
+    if isinstance(kernel, On):
+        columns = ", ".join(map(str, kernel.columns))
+        return f"{describe(kernel.kernel)} of column{'s' if len(kernel.columns) > 1 else ''} {columns}"
+    if isinstance(kernel, Scaled):
+        return describe(kernel.kernel)
+    if type(kernel) in (Sum, Product):
+        return f"{describe(kernel.k1)} {'+' if type(kernel) is Sum else '×'} {describe(kernel.k2)}"
+    if type(kernel) is Exponentiation:
+        return f"({describe(kernel.kernel)})^{kernel.exponent:g}"
+    return WORDS.get(type(kernel), type(kernel).__name__)
+
+
 def leaves(kernel: Kernel, X: Array | None = None) -> Iterator[tuple[Kernel, Any]]:
     """The kernels that are not made of others, in the order of ``theta``, each with the inputs as it reads them."""
     if isinstance(kernel, Reading):
@@ -312,6 +345,18 @@ def _without_zeros(kernel: Kernel) -> Kernel:
         if type(leaf) is DotProduct and not leaf.sigma_0:
             leaf.sigma_0_bounds = "fixed"
     return copy
+
+
+def _parameter_names(kernel: Kernel) -> Iterator[str]:
+    for leaf, _ in leaves(kernel):
+        for parameter in leaf.hyperparameters:
+            if not parameter.fixed:
+                several = parameter.n_elements > 1
+                yield from (f"{parameter.name} {k}" if several else parameter.name for k in range(parameter.n_elements))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _natural_sizes(kernel: Kernel, X: Array) -> Iterator[tuple[float, bool]]:

@@ -17,7 +17,7 @@ from motet.arrays import Array
 from motet.learning.batches import Batch
 from motet.learning.evidence import without_bias
 from motet.learning.system import System
-from motet.linalg import blas_limit
+from motet.linalg import blas_limit, square
 from motet.model.derivatives import derivatives
 from motet.model.tasks import blocks
 from motet.release.estimates import task_coefficients
@@ -79,12 +79,17 @@ def _bias_rank(system: System) -> int:
 def _parts(system: System, W: Array) -> Iterator[_Part]:
     """All tasks in parts whose temporaries stay small."""
     fitted, sigma2 = system.columns.F @ system.posterior.theta, system.evidence.sigma2
+    pairs = sum(batch.h.size * batch.h.shape[1] for batch in system.batches)
+    S = square(W) if len(W) ** 2 <= 4 * pairs else None  # over all inputs, if that is less work than by task
     for batch in system.batches:
-        for part in batch.parts(batch.h.shape[1] * (W.shape[1] + 4 * batch.h.shape[1])):
+        for part in batch.parts(batch.h.shape[1] * ((W.shape[1] if S is None else 0) + 4 * batch.h.shape[1])):
             a = task_coefficients(part.R, part.y, fitted[part.h])
-            RW = part.R @ W[part.h]
-            M = part.R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
-            yield _Part(part, a, M)
+            if S is None:
+                RW = part.R @ W[part.h]
+                RSR = RW @ RW.swapaxes(-1, -2)
+            else:
+                RSR = part.R @ blocks(S, part.h) @ part.R
+            yield _Part(part, a, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
 
 
 def _over_inputs(parts: list[_Part], n: int) -> Array:
@@ -122,8 +127,7 @@ def _common_over_inputs(system: System, parts: list[_Part], W: Array, products: 
     """Parameters of K̄ if the basis grows: K̄ over all inputs."""
     share, G = system.model.common_share, system.information.G
     a = _over_inputs(parts, len(G))
-    GW = G @ W
-    M = G - GW @ GW.T - np.outer(a, a) / system.evidence.sigma2
+    M = G - square(G @ W) - np.outer(a, a) / system.evidence.sigma2
     traces = []
     for D in derivatives(system.model.common, system.X):
         traces.append(share * float(np.vdot(M, D)))
@@ -172,13 +176,15 @@ def _sparse(parts: list[_Part], n: int) -> csr_array:
 def _average_information(parts: list[_Part], products: list[list[Array]], W: Array, sigma2: float, free: int) -> Array:
     """½ vᵢᵀPvₖ/σ² with vᵢ = ∂Vᵢ Py, less what the scale σ² explains."""
     count = len(products[0]) if products else 0
-    within, shared, by_scale = np.zeros((count, count)), np.zeros((W.shape[1], count)), np.zeros(count)
+    within, over_inputs, by_scale = np.zeros((count, count)), np.zeros((len(W), count)), np.zeros(count)
     for part, listed in zip(parts, products):
         v = np.stack(listed, axis=-1) if listed else np.empty((*part.a.shape, 0))
         Rv = part.batch.R @ v
         flat = Rv.reshape(part.a.size, count)
         within += v.reshape(part.a.size, count).T @ flat
-        shared += W[part.batch.h].reshape(part.a.size, W.shape[1]).T @ flat
+        for i in range(count):
+            over_inputs[:, i] += np.bincount(part.batch.h.ravel(), flat[:, i], minlength=len(W))
         by_scale += part.a.ravel() @ v.reshape(part.a.size, count)
+    shared = W.T @ over_inputs
     information = 0.5 * (within - shared.T @ shared) / sigma2
     return np.asarray(information - np.outer(by_scale, by_scale) / (2.0 * free * sigma2**2))

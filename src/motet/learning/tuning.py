@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from scipy.optimize import minimize
 
 from motet.arrays import Array
 from motet.errors import EmptyData, InvalidData, MotetError
-from motet.learning.components import MIN_VARIANCE, Component, Components, innermost
+from motet.learning.components import MAX_VARIANCE, MIN_VARIANCE, Component, Components, innermost
 from motet.learning.engine import Engine
 from motet.learning.evidence import Method
 from motet.learning.gradient import Slope, slope
@@ -30,8 +31,9 @@ ZERO_GAIN = 0.05  # nats: a component that gains less is called zero
 PRECISION = 1e-6  # nats that a step must promise, or the search has arrived
 ROUGH_PRECISION = 1e-2  # of the searches from several starts, of which one is finished
 MAX_STEPS, MAX_TRIES = 60, 12
-MAX_STEP = 2.0  # of a logarithm
-FLAT = 1e-7  # of the largest curvature: below, data do not tell the parameters apart
+MAX_STEP, MAX_STEP_TO_ZERO = 2.0, 8.0  # of a logarithm, and of that of a small variance that becomes smaller
+SMALL_VARIANCE = 0.05  # of a component, in units of the noise's
+FLAT, VAGUE = 1e-7, 0.1  # of the largest curvature; of a flat direction, along which data tell nothing apart
 STARTS = (  # the noise's share of the variance, and length scales in units of the inputs' spread
     (0.3, 1.0),
     (0.1, 0.3),
@@ -40,6 +42,7 @@ STARTS = (  # the noise's share of the variance, and length scales in units of t
     (0.3, 3.0),
     (0.3, 0.1),
 )
+MIN_STARTS, MAX_STARTS = 3, 1 + len(STARTS)  # whose evidence is compared
 SMALL_ROWS, MEDIUM_ROWS = 2_000, 10_000  # below which four and two starts are followed, not one
 
 
@@ -82,16 +85,32 @@ class Tuning:
     def covariance(self) -> Array:
         """Of the parameters; infinite for those that the data do not tell apart, or that are at a bound."""
         free = ~self.at_bounds
-        out = np.full(self.information.shape, np.inf)
-        A = self.information[np.ix_(free, free)]
-        size = np.sqrt(np.maximum(np.diag(A), 1e-300))
-        values, vectors = np.linalg.eigh(A / np.outer(size, size))
+        size, values, vectors = self._curvature
         flat = values <= FLAT * values.max(initial=0.0)
         inverse = (vectors[:, ~flat] / values[~flat]) @ vectors[:, ~flat].T / np.outer(size, size)
-        vague = (np.abs(vectors[:, flat]) > 1e-3).any(axis=1)
+        vague = (np.abs(vectors[:, flat]) > VAGUE).any(axis=1)
         inverse[vague] = inverse[:, vague] = np.inf
+        out = np.full(self.information.shape, np.inf)
         out[np.ix_(free, free)] = inverse
         return out
+
+    @property
+    def flat(self) -> list[list[str]]:
+        """Names of parameters that the data do not tell apart, by direction."""
+        _, values, vectors = self._curvature
+        names = np.array(self.components.names)[~self.at_bounds]
+        return [
+            names[np.abs(vectors[:, k]) > VAGUE].tolist()
+            for k in np.flatnonzero(values <= FLAT * values.max(initial=0.0))
+        ]
+
+    @property
+    def _curvature(self) -> tuple[Array, Array, Array]:
+        """Of the parameters that are not at a bound: sizes that make them comparable, eigenvalues and eigenvectors."""
+        free = ~self.at_bounds
+        A = self.information[np.ix_(free, free)]
+        size = np.sqrt(np.maximum(np.diag(A), 1e-300))
+        return size, *np.linalg.eigh(A / np.outer(size, size))
 
     @property
     def notes(self) -> list[str]:
@@ -138,18 +157,16 @@ class Search:
         current = self.slope(components, theta)
         if current is None:
             raise InvalidData("the evidence of these examples cannot be computed at the starting values")
-        limit = _step_limits(components)
         damping = 1e-3
         for _ in range(MAX_STEPS):
             free = ~_held(theta, current.gradient, bounds)
             direction, gain = _newton(current, free, damping)
             if gain < precision:
                 return components.at(theta), current, True
-            better = None
+            limits, better = _step_limits(components.at(theta)), None
             for _ in range(MAX_TRIES):
                 direction, gain = _newton(current, free, damping)
-                step = direction * min(1.0, float((limit / np.maximum(np.abs(direction), 1e-300)).min()))
-                there = np.clip(theta + step, *bounds.T)
+                there = np.clip(theta + np.clip(direction, *limits), *bounds.T)
                 trial = self.slope(components, there)
                 if trial is not None and trial.log_evidence > current.log_evidence:
                     better, theta = trial, there
@@ -204,17 +221,21 @@ def _newton(at: Slope, free: NDArray[np.bool_], damping: float) -> tuple[Array, 
     return direction, 0.5 * float(at.gradient @ direction)
 
 
-def _step_limits(components: Components) -> Array:
-    """How far one step may go: in logarithms, or in units of a covariance's own numbers."""
-    limits: list[float] = []
+def _step_limits(components: Components) -> tuple[Array, Array]:
+    """How far one step may go, down and up: in logarithms, or in units of a covariance's own numbers."""
+    down: list[float] = []
+    up: list[float] = []
     for component in components.listed:
         if component.has_own_scale:
-            linear = innermost(component.kernel)
-            size = np.sqrt(np.maximum(np.diag(linear.C), 1e-12))
-            limits += [MAX_STEP * float(size[a]) for a, _ in zip(*np.tril_indices(len(size)))]
+            size = np.sqrt(np.maximum(np.diag(innermost(component.kernel).C), 1e-12))
+            sizes = [MAX_STEP * float(size[a]) for a, _ in zip(*np.tril_indices(len(size)))]
+            down, up = [*down, *sizes], [*up, *sizes]
         else:
-            limits += [MAX_STEP] * len(component.scaled.theta)
-    return np.array(limits)
+            count = len(component.scaled.theta)
+            is_small = component.size(components.X) < SMALL_VARIANCE
+            down += [MAX_STEP_TO_ZERO if is_small else MAX_STEP, *[MAX_STEP] * (count - 1)]
+            up += [MAX_STEP] * count
+    return -np.array(down), np.array(up)
 
 
 # --- where to start ---
@@ -246,7 +267,8 @@ def tune_model(
     components = Components.of(engine.model, X)
     rows = int(folded.rows.sum())
     count = starts or (4 if rows < SMALL_ROWS else 2 if rows < MEDIUM_ROWS else 1)
-    ranked = sorted(_starts(components), key=search.value, reverse=True)[:count]
+    candidates = islice(_starts(components), MAX_STARTS if count > 1 else MIN_STARTS)
+    ranked = sorted(candidates, key=search.value, reverse=True)[:count]
     climbs = []
     for search.start, start in enumerate(ranked):
         climbs.append(search.climb(start, PRECISION if count == 1 else ROUGH_PRECISION))
@@ -254,14 +276,14 @@ def tune_model(
     if count > 1:
         best, at, converged = search.climb(best, PRECISION)
     zero: list[Component] = []
-    while True:
-        gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
-        weakest = min(gains, key=lambda component: gains[component])
-        rest = best.drop(weakest)
-        if gains[weakest] >= ZERO_GAIN or rest is None or not rest.listed:
-            break
+    gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
+    while (weakest := min(gains, key=lambda component: gains[component])) and gains[weakest] < ZERO_GAIN:
         zero.append(weakest)
+        rest = best.drop(weakest)
+        if rest is None:  # the last of the shifts stays, with the smallest variance
+            break
         best, at, converged = search.climb(rest, PRECISION)
+        gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
     system = System.of_tasks(best.searched, folded, X, method)
     theta = best.theta
     low, high = best.bounds.T
@@ -313,6 +335,10 @@ def _gain(search: Search, components: Components, component: Component, log_evid
 
 def _notes(tuning: Tuning) -> Iterator[str]:
     for component in tuning.zero:
-        yield f"{component.side}: {component.kernel} is zero, less than {ZERO_GAIN:g} log evidence over leaving it out"
+        yield f"{component.label} is zero: +0.0 log evidence over leaving it out"
+    for names in tuning.flat:
+        yield f"the data do not tell {' and '.join(names)} apart: they have no interval"
+    if any(np.isclose(c.size(tuning.components.X), MAX_VARIANCE, rtol=0.5) for c in tuning.components.listed):
+        yield "the noise is at its lower bound, 0: repeated inputs would show it"
     if not tuning.converged:
         yield "the search stopped before it arrived: more starts, or fewer parameters, may help"
