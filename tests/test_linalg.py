@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from motet import Engine, MixedEffectRegressor, Model
+from motet import Engine, MixedEffectRegressor, Model, linalg
 from motet.arrays import Array
 from motet.errors import InvalidData
 from motet.kernels import RBF
@@ -24,8 +25,34 @@ from motet.linalg import (
     inverse_of_low_rank,
     mirror_lower,
     smat,
+    solve_lower,
     svec,
 )
+
+
+@pytest.mark.parametrize("size", [7, 8, 9, 40])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_triangles_go_to_lapack_in_parts(size: int, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else in the process can do anything until scipy's LAPACK has ended; numpy lets others go on."""
+    monkeypatch.setattr(linalg, "MAX_LAPACK_ROWS", 8)
+    rows = []
+
+    def counted(call: Any, a: Array, *more: Any, **options: Any) -> Any:
+        rows.append(len(a))
+        return call(a, *more, **options)
+
+    for name in ("dpotrf", "dtrtri", "dtrtrs"):
+        monkeypatch.setattr(linalg, name, partial(counted, getattr(linalg, name)))
+    rng = np.random.default_rng(size)
+    V = rng.normal(size=(size, size))
+    V, M = V @ V.T + np.eye(size), rng.normal(size=(size, 3))
+    L = np.array(np.linalg.cholesky(V), order=order)
+    np.testing.assert_allclose(cholesky(np.array(V, order=order)), L, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(inverse(V[None])[0][0], np.linalg.inv(V), rtol=1e-7, atol=1e-10)
+    for transposed, triangle in ((False, L), (True, L.T)):
+        expected = np.linalg.solve(triangle, M)
+        np.testing.assert_allclose(solve_lower(L, M, transposed=transposed), expected, rtol=1e-8, atol=1e-10)
+    assert max(rows) <= 8
 
 
 @pytest.mark.parametrize("m", [1, 64, 200])

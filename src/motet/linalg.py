@@ -25,6 +25,7 @@ from motet.arrays import Array, Index, slices
 from motet.errors import InvalidData, NotPositiveDefinite
 
 BLOCK = 64  # rows of a triangle handled at once
+MAX_LAPACK_ROWS = 1000  # scipy's LAPACK stops all other threads until it ends, so a larger matrix is halved
 MAX_SMALL_SIZE, MIN_STACK = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
 
 
@@ -83,6 +84,12 @@ def cholesky(S: Array) -> Array:
     """The lower factor of S, which is overwritten; by scipy's LAPACK, so that one library's threads do all the work."""
     if not len(S):
         return S
+    if len(S) > MAX_LAPACK_ROWS:
+        first, second = slice(len(S) // 2), slice(len(S) // 2, None)
+        S[first, first], S[first, second] = cholesky(S[first, first]), 0.0
+        S[second, first] = L = solve_lower(S[first, first], S[second, first].T).T
+        S[second, second] = cholesky(S[second, second] - L @ L.T)
+        return S
     factor, failed = dpotrf(S if S.flags.f_contiguous else S.T, lower=1, clean=1, overwrite_a=1)
     if failed:
         raise np.linalg.LinAlgError
@@ -99,12 +106,24 @@ def solve_lower(L: Array, M: Array, *, transposed: bool = False) -> Array:
         return np.linalg.solve(L.swapaxes(-1, -2) if transposed else L, M)
     if not len(L):
         return np.empty((0, M.shape[1]))
+    if len(L) > MAX_LAPACK_ROWS:
+        return _solve_by_halves(L, M, transposed)
     if L.flags.f_contiguous:
         solution, singular = dtrtrs(L, M, lower=1, trans=int(transposed))
     else:  # LAPACK reads it as its transpose, which saves a copy
         solution, singular = dtrtrs(L.T, M, lower=0, trans=int(not transposed))
     if singular:
         raise np.linalg.LinAlgError
+    return solution
+
+
+def _solve_by_halves(L: Array, M: Array, transposed: bool) -> Array:
+    halves = slice(len(L) // 2), slice(len(L) // 2, None)
+    first, second = reversed(halves) if transposed else halves
+    between = L[first, second].T if transposed else L[second, first]
+    solution = np.empty(M.shape)
+    solution[first] = solve_lower(L[first, first], M[first], transposed=transposed)
+    solution[second] = solve_lower(L[second, second], M[second] - between @ solution[first], transposed=transposed)
     return solution
 
 
@@ -209,8 +228,19 @@ def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:
         return np.concatenate([R for R, _ in singly]), np.concatenate([log_det for _, log_det in singly])
     half = np.empty_like(L)
     for k, lower in enumerate(L if L.size else ()):  # np.linalg.inv does not know that they are triangular
-        half[k] = dtrtri(lower.T, lower=0)[0].T
+        half[k] = _inverse_by_halves(lower)
     return half.swapaxes(-1, -2) @ half, -2.0 * np.log(np.diagonal(L, axis1=-2, axis2=-1)).sum(axis=-1)
+
+
+def _inverse_by_halves(L: Array) -> Array:
+    """[A 0; B C]⁻¹ = [A⁻¹ 0; −C⁻¹BA⁻¹ C⁻¹], until LAPACK can take it."""
+    if len(L) <= MAX_LAPACK_ROWS:
+        return np.asarray(dtrtri(L.T, lower=0)[0].T)
+    first, second = slice(len(L) // 2), slice(len(L) // 2, None)
+    A, C = _inverse_by_halves(L[first, first]), _inverse_by_halves(L[second, second])
+    half = np.zeros_like(L)
+    half[first, first], half[second, second], half[second, first] = A, C, -(C @ L[second, first] @ A)
+    return half
 
 
 def _stack_cholesky(A: Array) -> Array:
