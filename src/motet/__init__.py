@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from motet.client.client import Client
     from motet.errors import MotetError
     from motet.learning.engine import Engine
-    from motet.learning.regressor import MixedEffectRegressor
+    from motet.learning.regressor import MixedEffectRegressor, tune
     from motet.model.basis import Eigen, Features, Landmarks
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
@@ -44,6 +44,7 @@ __all__ = [
     "MixedEffectRegressor",
     "Model",
     "MotetError",
+    "tune",
 ]
 
 _HOME = {
@@ -59,6 +60,7 @@ _HOME = {
     "MixedEffectRegressor": "learning.regressor",
     "Model": "model.model",
     "MotetError": "errors",
+    "tune": "learning.regressor",
 }
 
 

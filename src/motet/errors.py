@@ -5,6 +5,7 @@
     │   ├── NotFinite          a number is NaN, infinite or too large
     │   ├── WrongDimension     the number of columns is wrong, or arrays differ in length
     │   ├── InvalidNoise       a noise variance is not positive
+    │   ├── NoEvidence         too few rows, or rows too alike, to choose settings by
     │   └── EmptyData          at least one row, column or name is needed
     ├── InvalidModel         settings that make no model (also a ValueError)
     │   ├── UnknownKernel      the kernel is not in the closed list
@@ -70,6 +71,10 @@ class InvalidNoise(InvalidData):
 
 class EmptyData(InvalidData):
     code = "empty_data"
+
+
+class NoEvidence(InvalidData):
+    code = "no_evidence"
 
 
 class InvalidModel(MotetError, ValueError):

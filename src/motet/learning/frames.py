@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from motet.errors import InvalidData
 from motet.text import first_few, suggestion
@@ -67,6 +68,15 @@ def _check_numbers(values: Any, column: Hashable) -> None:
             raise InvalidData(
                 f"expected numbers in the column {column!r}, got {value!r:.30}; encode it, or leave it out"
             ) from None
+
+
+def missing_outputs(y: Any) -> NDArray[np.bool_]:
+    """Which outputs are missing; none if they are no list of numbers, which is refused elsewhere."""
+    try:
+        array = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.zeros(np.shape(y)[:1], dtype=bool)
+    return np.isnan(array) if array.ndim == 1 else np.zeros(array.shape[:1], dtype=bool)
 
 
 def _listed(columns: list[Any]) -> str:

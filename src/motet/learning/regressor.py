@@ -6,27 +6,48 @@ frame, holds the task of each row.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from motet.arrays import Array, Index, numbers
-from motet.errors import EmptyData, InvalidData, WrongDimension
+from motet.arrays import Array, Index, distinct, numbers
+from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence, WrongDimension
+from motet.learning import defaults
+from motet.learning.defaults import Auto
 from motet.learning.engine import Engine, labels_of
-from motet.learning.frames import check_inputs, split_tasks
+from motet.learning.evidence import Method
+from motet.learning.frames import check_inputs, missing_outputs, split_tasks
+from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
-from motet.model.spec import from_spec
 from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"
-NAMED_KERNELS = {"dot_product": {"sigma_0": 0.0}}  # parameters of a kernel given by its name, if not the defaults
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows to learn, each with its task."""
+
+    task: Any
+    X: Array
+    y: Array
+    noise: Array
+    single_task: bool
+
+    @cached_property
+    def inputs(self) -> Array:
+        """The different inputs."""
+        return self.X[distinct(self.X)[0]]
 
 
 @dataclass(frozen=True)
@@ -51,27 +72,35 @@ class Components:
 class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Each task's function is the average of all plus a shift of its own.
 
+    ``fit`` chooses the settings by evidence: how smooth the average is, how much tasks differ, and in what; how large
+    the noise is. What is given is where the search starts; numbers of kernels that are marked ``"fixed"`` stay.
+
     Parameters
     ----------
     common, individual
-        Kernels of the average and of the shifts: objects of scikit-learn or ``motet.kernels``, or names of the closed
-        list such as ``"rbf"``. ``common=None`` leaves the bias alone as the average: with a linear ``individual`` this
-        is a linear mixed model.
+        Kernels of the average and of the shifts: objects of scikit-learn or ``motet.kernels``; names of the closed list
+        such as ``"rbf"``, which read scaled inputs; or ``"auto"``: a smooth average, and shifts of an intercept, slopes
+        and a smooth part. ``common=None`` leaves the bias alone as the average: with a linear ``individual`` this is a
+        linear mixed model.
     alpha
         Share of the common kernel, in [0, 1]: 0 learns tasks separately, 1 pools them.
     lam
         Noise variance, relative to the kernels'.
     bias
-        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised.
+        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised. ``"auto"`` is linear
+        if there are rows enough.
     basis
-        None, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows with
-        the cube of the number of different inputs: a few seconds at 2,000 of them, eight times as long at 4,000. With
-        more, or in a search over many fits, give ``Landmarks`` (for example a sample of the inputs) or, for a linear
-        ``common``, ``Features``.
+        ``None``, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows
+        with the cube of the number of different inputs. ``"auto"`` grows up to 1,500 of them; above, it takes the
+        columns of a linear ``common``, or 200 landmarks among the inputs.
     sigma2
         Scale of all variances; None estimates it.
     task
         The column of a data frame that holds each row's task.
+    optimizer
+        ``"evidence"`` chooses the settings in ``fit``; None keeps those that are given.
+    method
+        ``"REML"``, the restricted evidence, or ``"ML"``.
     """
 
     # What metadata routing passes on by default.
@@ -82,17 +111,20 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     engine_: Engine
     single_task_: bool
+    tuning_: Tuning | None
 
     def __init__(
         self,
-        common: Kernel | str | None = "rbf",
-        individual: Kernel | str = "dot_product",
-        alpha: float = 0.1,
-        lam: float = 1e-3,
-        bias: Bias = "constant",
-        basis: BasisSpec | None = None,
+        common: Kernel | str | None = "auto",
+        individual: Kernel | str = "auto",
+        alpha: float = 0.5,
+        lam: float = 0.1,
+        bias: Bias | Auto = "auto",
+        basis: BasisSpec | Auto | None = "auto",
         sigma2: float | None = None,
         task: Hashable = None,
+        optimizer: Literal["evidence"] | None = "evidence",
+        method: Method = "REML",
     ) -> None:
         self.common = common
         self.individual = individual
@@ -102,50 +134,97 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.basis = basis
         self.sigma2 = sigma2
         self.task = task
+        self.optimizer = optimizer
+        self.method = method
 
     # --- learning ---
 
     def fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
-        """Learn from scratch. Without tasks all rows are one task; rows of weight 0 are left out."""
-        return self._learn(X, y, task, sample_weight, reset=True)
+        """Learn from scratch, settings included. Without tasks all rows are one task.
+
+        Rows with missing values are left out, with a warning, and so are those of weight 0.
+        """
+        if self.optimizer not in ("evidence", None):
+            raise InvalidModel(f'optimizer must be "evidence" or None, got {self.optimizer!r:.40}')
+        return self._learn(X, y, task, sample_weight, reset=True, tune=self.optimizer == "evidence")
 
     def partial_fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
-        """Learn more rows, exactly: as if all had been fitted at once."""
-        return self._learn(X, y, task, sample_weight, reset=not hasattr(self, "engine_"))
+        """Learn more rows, exactly: as if all had been fitted at once. Settings stay as they are."""
+        return self._learn(X, y, task, sample_weight, reset=not hasattr(self, "engine_"), tune=False)
 
     def forget(self, task: Hashable) -> MixedEffectRegressor:
-        """Forget a task, exactly: as if it had never been fitted."""
+        """Forget a task, exactly: as if it had never been fitted. Settings stay as they are."""
         check_is_fitted(self)
         self.engine_.forget(task)
         return self
 
-    def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool) -> MixedEffectRegressor:
+    def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool, tune: bool) -> MixedEffectRegressor:
+        rows = self._rows(X, y, task, sample_weight, reset=reset)
+        if not reset and rows.single_task != self.single_task_:
+            raise InvalidData("fitted with tasks and without: give task every time or never")
+        if not reset:
+            self.engine_.learn_many(rows.task, rows.X, rows.y, rows.noise)
+            return self
+        model = self._model(rows)
+        tuning = self._tune(model, rows) if tune else None
+        if tuning is not None:
+            model = tuning.model
+            if self.basis == "auto":
+                model = replace(model, basis=defaults.basis("auto", model.common, rows.inputs))
+        engine = Engine(model)
+        engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
+        engine.disclose()  # so that a wrong model is refused here
+        self.engine_, self.single_task_, self.tuning_ = engine, rows.single_task, tuning
+        return self
+
+    def _rows(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool) -> Rows:
+        """The rows to learn, checked, without those that have missing values or no weight."""
         X, task = self._split(X, task, needed=True)
         if y is None:
             raise InvalidData("fit requires y to be passed, but the target y is None")
         check_inputs(X, self.task, None)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        known = ~missing_outputs(y)
+        y = np.where(known, y, 0.0) if not known.all() else y
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset, ensure_all_finite="allow-nan")
         y = column_or_1d(y, warn=True).astype(np.float64)
-        if not reset and (task is None) != self.single_task_:
-            raise InvalidData("fitted with tasks and without: give task every time or never")
         noise, weighted = _noise(sample_weight, len(X))
-        engine = Engine(self._model()) if reset else self.engine_
         labels = [ONE_TASK] * len(X) if task is None else labels_of(task, len(X))
-        if not weighted.all():
-            X, y, noise = X[weighted], y[weighted], noise[weighted]
-            labels = [labels[i] for i in np.flatnonzero(weighted)]
-        engine.learn_many(labels, X, y, noise)
-        if reset:
-            engine.disclose()  # so that a wrong model is refused here
-        self.engine_, self.single_task_ = engine, task is None
-        return self
+        complete = ~np.isnan(X).any(axis=1) & known
+        if not complete.all():
+            names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])
+            counts = {**dict(zip(names, np.isnan(X).sum(axis=0))), "y": int((~known).sum())}
+            listed = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
+            dropped = f"{int((~complete).sum())} of {len(X)} rows have missing values and are left out: {listed}"
+            if not complete.any():
+                raise EmptyData(f"every row has missing values: {listed}")
+            warnings.warn(dropped, UserWarning, stacklevel=4)
+        kept = np.flatnonzero(complete & weighted)
+        if len(kept) < len(X):
+            X, y, noise, labels = X[kept], y[kept], noise[kept], [labels[i] for i in kept]
+        return Rows(labels, X, y, noise, task is None)
 
-    def _model(self) -> Model:
-        kernels = (self.common, self.individual)
-        common, individual = (
-            from_spec({"kernel": k, **NAMED_KERNELS.get(k, {})}) if isinstance(k, str) else k for k in kernels
-        )
-        return Model(common, individual, self.alpha, self.lam, self.bias, self.basis, self.sigma2)
+    def _model(self, rows: Rows) -> Model:
+        """The model to fit, or to start a search from."""
+        alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
+        average = None if alone else defaults.average(rows.X)
+        shift = defaults.average(rows.X) if alone else defaults.shift(rows.X)
+        common = defaults.kernel(self.common, rows.X, average)
+        individual = defaults.kernel(self.individual, rows.X, shift)
+        bias = defaults.bias(self.bias, rows.X)
+        most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
+        basis = defaults.basis(self.basis, common, rows.inputs, most=most)
+        return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
+
+    def _tune(self, model: Model, rows: Rows) -> Tuning | None:
+        """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any."""
+        engine = Engine(model)
+        engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
+        engine.disclose()  # so that a wrong model is refused as such
+        try:
+            return tune_model(engine, method=self.method)
+        except NoEvidence as reason:
+            warnings.warn(f"settings are kept as given: {reason}", ConvergenceWarning, stacklevel=4)
+            return None
 
     # --- results ---
 
@@ -207,6 +286,11 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """R² of the predictions for each row's task."""
         return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # rows with missing values are left out
+        return tags
+
     def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
         """The inputs without the task column, and the tasks, which are needed to learn and not to predict."""
         if self.task is None:
@@ -214,6 +298,19 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if task is not None:
             raise InvalidData(f"tasks are in the column {self.task!r} already: leave task= out")
         return split_tasks(X, self.task, required=needed)
+
+
+def tune(
+    reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, sample_weight: Any = None
+) -> MixedEffectRegressor:
+    """The same regressor, fitted, with settings chosen by evidence in place of its own, which it then keeps.
+
+    Its ``tuning_`` has the log of the search, and what is known of every number.
+    """
+    best = clone(reg).set_params(optimizer="evidence").fit(X, y, task=task, sample_weight=sample_weight)
+    model = best.engine_.model
+    names = ("common", "individual", "alpha", "lam", "bias", "basis")
+    return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)
 
 
 def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
@@ -233,4 +330,4 @@ def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
         return 1.0 / weight, weight > 0
 
 
-__all__ = ["Components", "MixedEffectRegressor"]
+__all__ = ["Components", "MixedEffectRegressor", "tune"]

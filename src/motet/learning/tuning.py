@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from motet.arrays import Array
-from motet.errors import EmptyData, InvalidData, MotetError
+from motet.errors import EmptyData, InvalidData, MotetError, NoEvidence
 from motet.learning.components import MAX_VARIANCE, MIN_VARIANCE, Component, Components, innermost
 from motet.learning.engine import Engine
 from motet.learning.evidence import Method
@@ -156,7 +156,7 @@ class Search:
         theta = np.clip(components.theta, *bounds.T)
         current = self.slope(components, theta)
         if current is None:
-            raise InvalidData("the evidence of these examples cannot be computed at the starting values")
+            raise NoEvidence("the rows are too few, or too alike, to choose settings by")
         damping = 1e-3
         for _ in range(MAX_STEPS):
             free = ~_held(theta, current.gradient, bounds)

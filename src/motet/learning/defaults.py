@@ -1,0 +1,83 @@
+"""What a model is without any setting: structure, scales and landmarks from the inputs alone, numbers to start from.
+
+The average is smooth beside a linear bias; a shift is an intercept, slopes and a smooth part. All kernels read inputs
+that are scaled inside, so that units do not matter and nobody else need know them. Which of these parts the data ask
+for, and how large they are, is for the evidence to say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.kernels import RBF, ConstantKernel, DotProduct, Kernel, Scaled
+from motet.linalg import pivoted_cholesky
+from motet.model.basis import BasisSpec, Bias, Features, Landmarks
+from motet.model.gram import linear_factor
+from motet.model.spec import from_spec
+
+Auto: TypeAlias = Literal["auto"]
+NAMED_KERNELS = {"dot_product": {"sigma_0": 0.0}}  # parameters of a kernel given by its name, if not the defaults
+MAX_ARD_COLUMNS = 6  # up to which every column has a length scale of its own
+MAX_GROWING_INPUTS = 1500  # different inputs, above which a basis that grows would take long
+MAX_SEARCHED_INPUTS = 500  # the same, for a search over many fits
+LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
+ROWS_PER_SLOPE = 3  # at least, for a linear bias
+
+
+def average(X: Array) -> Kernel:
+    """A smooth function."""
+    return _scaled(RBF(_lengths(X)), X)
+
+
+def shift(X: Array) -> Kernel:
+    """An intercept, slopes and a smooth function, each of its own size."""
+    if not X.std(axis=0).any():
+        return ConstantKernel(1.0)
+    return ConstantKernel(1.0) + _scaled(DotProduct(0.0), X) + ConstantKernel(1.0) * _scaled(RBF(_lengths(X)), X)
+
+
+def kernel(given: Kernel | str | None, X: Array, auto: Kernel | None) -> Kernel | None:
+    """The kernel that a setting means: an object as it is, a name on scaled inputs, or ``auto``."""
+    if not isinstance(given, str):
+        return given
+    if given == "auto":
+        return auto
+    return _scaled(from_spec({"kernel": given, **NAMED_KERNELS.get(given, {})}), X)
+
+
+def bias(given: Any, X: Array) -> Bias:
+    """Linear, if there are rows enough for a slope in every column."""
+    if given != "auto":
+        return given
+    return "linear" if len(X) >= ROWS_PER_SLOPE * (X.shape[1] + 1) else "constant"
+
+
+def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS) -> BasisSpec | None:
+    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks."""
+    if given != "auto":
+        return given
+    if common is None or len(inputs) <= most:
+        return None
+    return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs))
+
+
+def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:
+    """Some of the inputs, spread as they are: the pivots of a smooth kernel over a sample."""
+    rng = np.random.default_rng(0)
+    sample = inputs[np.sort(rng.choice(len(inputs), min(len(inputs), SAMPLED_INPUTS), replace=False))]
+    smooth = RBF(0.3 * np.sqrt(inputs.shape[1]))
+    _, order = pivoted_cholesky(_scaled(smooth, inputs)(sample), smooth)
+    return np.asarray(sample[order[:count]])
+
+
+def _lengths(X: Array) -> Any:
+    columns = X.shape[1]
+    return np.ones(columns) if 1 < columns <= MAX_ARD_COLUMNS else float(np.sqrt(columns))
+
+
+def _scaled(kernel: Kernel, X: Array) -> Kernel:
+    std = X.std(axis=0)
+    return Scaled(kernel, X.mean(axis=0).tolist(), np.where(std > 0, std, 1.0).tolist())
