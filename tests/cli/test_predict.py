@@ -58,7 +58,7 @@ def test_predictions_that_are_refused(studies: Studies, tmp_path: Path) -> None:
         (studies.early["predict"], "nothing is released yet: the first release is due at 20", "try again then"),
         (motet(curves, "predict", own), "set MOTET_TOKEN"),
         (motet(curves, "predict", "--release", own), "with --own FILE"),
-        (motet(curves, "predict", own, "--own", own, "--release", own), "own.csv: not a disclosed database: expected"),
+        (motet(curves, "predict", own, "--own", own, "--release", own), "own.csv: not a release: expected"),
         (motet(curves, "predict", own, "--own", own, "--out", kept), "kept.csv already exists: choose", "--force"),
         (motet(curves, "predict", own, "--out", "p.parquet"), "written as CSV", "predictions.csv"),
         (motet(curves, "predict", client=cem), "a table with 1 column of numbers", "give INPUTS"),

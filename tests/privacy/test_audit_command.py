@@ -150,7 +150,7 @@ def test_bad_files_are_one_line(files: tuple[Path, Path], tmp_path: Path) -> Non
     for arguments, message in (
         ([tmp_path / "none"], "cannot read"),
         ([tmp_path], "cannot read"),
-        ([tmp_path / "text"], "not a disclosed database"),
+        ([tmp_path / "text"], "not a release"),
         ([files[0], tmp_path / "other"], "different models"),
         ([files[0], "--own", tmp_path / "text"], "give the later one too"),
     ):

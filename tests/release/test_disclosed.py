@@ -99,7 +99,7 @@ def test_no_example_and_no_kernel_of_a_single_task_is_in_the_file() -> None:
     "data", [b"", b"short", b"\x00" * 100, b"\xff" * 100, safetensors.numpy.save({"A": np.zeros(2)})]
 )
 def test_a_foreign_file_is_refused(data: bytes) -> None:
-    with pytest.raises(InvalidRelease, match="not a disclosed database"):
+    with pytest.raises(InvalidRelease, match="not a release"):
         Disclosed.from_bytes(data)
 
 

@@ -174,7 +174,7 @@ def test_nothing_is_released_that_nobody_can_read(exact: World, monkeypatch: pyt
     def refuse(release: Disclosed) -> None:
         check(release)
         if 100.0 in release.inputs:
-            raise InvalidRelease("not a disclosed database")
+            raise InvalidRelease("not a release")
 
     monkeypatch.setattr(Disclosed, "check", refuse)
     assert exact.release() == 1

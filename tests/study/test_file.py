@@ -141,7 +141,7 @@ def test_refused_files(tmp_path: Path) -> None:
     assert refused(tmp_path, "a = " + "[" * 10_000).startswith("study.toml: expected TOML")
     assert refused(tmp_path, SHORT.replace("alpha = 0.5", "alpha = 0x1" + "0" * 9999)).endswith("something very large")
     for missing in (tmp_path / "no.toml", tmp_path, tmp_path / "a\0b"):
-        with pytest.raises(InvalidStudy, match=r"cannot read .* expected a study file in TOML, got .*; motet init"):
+        with pytest.raises(InvalidStudy, match=r"cannot read .* expected a study file in TOML, got [^[]*; motet init"):
             Study.load(missing)
     (tmp_path / "latin.toml").write_bytes(b'[study]\nname = "\xe9"')
     with pytest.raises(InvalidStudy, match="cannot read"):

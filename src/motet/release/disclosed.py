@@ -195,7 +195,7 @@ class Disclosed:
     def from_bytes(cls, data: bytes) -> Disclosed:
         header, tensors = unpack(data)
         if set(tensors) != set(TENSORS) or not {"model", "catalogue", *SETTINGS} <= set(header):
-            raise InvalidRelease(f"not a disclosed database: expected the arrays {', '.join(TENSORS)} and a header")
+            raise InvalidRelease(f"not a release: expected the arrays {', '.join(TENSORS)} and a header")
         model = Model.from_spec(header["model"])
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
             raise InvalidRelease("the release is about another catalogue than the one it carries")
@@ -234,7 +234,7 @@ class Disclosed:
 
 def _expect(holds: bool, what: str) -> None:
     if not holds:
-        raise InvalidRelease(f"not a disclosed database: expected {what}")
+        raise InvalidRelease(f"not a release: expected {what}")
 
 
 class Estimate:

@@ -46,11 +46,11 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         format, digest = header.pop("format"), header.pop("sha256")
         tensors = safetensors.numpy.load(data)
     except (struct.error, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
-        raise InvalidRelease("not a disclosed database: expected a file that motet download wrote") from error
+        raise InvalidRelease("not a release: expected a file that motet download wrote") from error
     if format != FORMAT:
-        raise InvalidRelease(f"this is a disclosed database of format {format!r}, this version reads {FORMAT}")
+        raise InvalidRelease(f"this is a release of format {format!r}, this version reads {FORMAT}")
     if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != digest:
-        raise InvalidRelease("not a disclosed database as it was written: its checksum is another; fetch it again")
+        raise InvalidRelease("not a release as it was written: its checksum is another; download it again")
     if not all(np.isfinite(a).all() for a in tensors.values()):
-        raise InvalidRelease("not a disclosed database: it has numbers that are not finite")
+        raise InvalidRelease("not a release: it has numbers that are not finite")
     return header, tensors

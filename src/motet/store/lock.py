@@ -36,7 +36,7 @@ class ServerLock:
             names = database.stat().st_nlink if database.is_file() else 1
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise InvalidStore(f"{database}: expected a study's database, got {error}; {advice}") from None
+            raise InvalidStore(f"{database}: expected a study's database, got {error.strerror}; {advice}") from None
         try:
             if names > 1:  # SQLite would keep a write-ahead log for each, which the others do not read
                 raise InvalidStore(

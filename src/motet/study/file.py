@@ -71,8 +71,9 @@ def read_text(path: Path) -> str:
             raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise InvalidStudy(
-            f"cannot read {str(path)!r}: expected a study file in TOML, got {error}; motet init writes one"
+            f"cannot read {str(path)!r}: expected a study file in TOML, got {reason}; motet init writes one"
         ) from None
 
 
