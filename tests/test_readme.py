@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import ROOT, python_session
+from tests.pages import ROOT, blocks, python_session
 
 SOURCES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGE_WIDTH = 80  # letters of code that a page of the site shows
 PAGES = [page for page in SOURCES if "```python" in page.read_text(encoding="utf-8")]
 
 
@@ -18,6 +19,13 @@ def test_the_page_says_what_it_prints(page: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     printed, expected = python_session(page)
     assert printed == expected
+
+
+@pytest.mark.parametrize("page", SOURCES[1:], ids=lambda page: page.name)
+def test_code_fits_the_width_of_a_page(page: Path) -> None:
+    """What is longer is cut off in a browser."""
+    code = [block.body for block in blocks(page.read_text(encoding="utf-8")) if block.language in ("python", "sh")]
+    assert [line for text in code for line in text.splitlines() if len(line) > PAGE_WIDTH] == []
 
 
 def test_readme_links_lead_somewhere() -> None:
