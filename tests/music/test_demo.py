@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from motet.cli.app import app
-from motet.cli.demo import invitation
+from motet.cli.demo import farewell, invitation
 from motet.errors import MotetError
 from motet.music.crowd import Errors
 from motet.music.demo import Measurement, Reference, State
@@ -161,10 +161,17 @@ def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp
     assert "Traceback" not in playing.said
 
 
+def test_its_last_words_work_in_a_shell_without_motet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    command = farewell()[-1].replace("STUDY.toml", "own.toml")
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, stdin=subprocess.DEVNULL, check=True, timeout=START)
+    assert (tmp_path / "own.toml").exists()
+
+
 def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
     playing = Playing(tmp_path, *SMALL, "--seconds", "1")
     playing.ended()
-    assert playing.said.endswith("Stopped, and its files are removed. Your own study: motet init STUDY.toml\n")
+    assert playing.said.endswith("\n".join([*farewell(), ""]))
     later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), time.monotonic() + 12.2)
     assert later[0] == "Still up at http://127.0.0.1:8001 for 12 s. Try in another terminal:"
     assert any(line.endswith("/me.csv --top 10 --url http://127.0.0.1:8001") for line in later)

@@ -69,7 +69,7 @@ def demo(
         if as_json:
             show(playing.state.to_dict())
         elif not _is_output_closed():
-            _print("Stopped, and its files are removed. Your own study: motet init STUDY.toml")
+            _print(*farewell())
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _draw(playing: Demo, console: Console, over: Callable[[], bool], end: float)
             last = over() or state.done
             below = 0
             if state.done:
-                below = 1 + len(console.render_lines(Text("\n".join(invitation(state, end)))))
+                below = len(console.render_lines(Text("\n".join(invitation(state, end) + farewell()))))
             live.update(view(state, console, lines_below=below), refresh=True)
             if last:
                 return
@@ -153,6 +153,15 @@ def invitation(state: State, end: float) -> list[str]:
         lines += ["  # ratings to send: they are in the next release"]
         lines += [f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv{url}"]
     return lines
+
+
+def farewell() -> list[str]:
+    """What to do next, as a command that works in a shell without ``motet`` too."""
+    activate, motet = _program()
+    return [
+        "Stopped, and its files are removed. Your own study:",
+        "  " + " && ".join([*activate, f"{motet} init STUDY.toml"]),
+    ]
 
 
 def _program() -> tuple[list[str], str]:
