@@ -23,7 +23,6 @@ from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Linea
 from tests.oracles import Array, DenseGP, Problem
 from tests.streams import CASES, engine_of, probes, problem
 
-
 # To the evidence a row of weight 2 is one observation, with half the noise, and not two.
 TUNED = {"check_sample_weight_equivalence_on_dense_data": "settings are chosen by observations, not by weights"}
 
