@@ -214,6 +214,13 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         bias = defaults.bias(self.bias, rows.X)
         most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
         basis = defaults.basis(self.basis, common, rows.inputs, most=most)
+        if basis is None and common is not None and len(rows.inputs) > defaults.MAX_GROWING_INPUTS:
+            warnings.warn(
+                f"{len(rows.inputs)} different inputs make a growing basis slow: its time grows with their cube; "
+                f'basis="auto" takes {defaults.LANDMARKS} landmarks among them instead',
+                UserWarning,
+                stacklevel=4,
+            )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
 
     def _tune(self, model: Model, rows: Rows) -> Tuning | None:
