@@ -116,20 +116,26 @@ def test_coefficients_are_computed_one_at_a_time(exact: World, monkeypatch: pyte
 # --- guessed tokens ---
 
 
-def test_whoever_guesses_tokens_is_told_to_wait_and_nobody_else(exact: World) -> None:
-    def answer(token: str, address: str) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
-        return exact.http.get("/v1/me", headers=headers)
+def test_whoever_guesses_tokens_is_told_to_wait_and_nobody_else(tmp_path: Path) -> None:
+    now = [0.0]
+    for w in world(tmp_path, EXACT, rates=lambda: now[0]):
 
-    guesses = [answer(f"guess {k}", "192.0.2.1") for k in range(150)]
-    assert {guess.status_code for guess in guesses[:100]} == {401}
-    assert guesses[-1].status_code == 429
-    assert int(guesses[-1].headers["Retry-After"]) >= 1
-    assert exact.call("GET", "/v1/clients", "garbage", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 429
-    assert answer(exact.tokens["own"] or "", "192.0.2.1").status_code == 200  # from behind the same address
-    assert exact.call("GET", "/v1/clients", "operator", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 200
-    assert answer("a typing error", "192.0.2.2").status_code == 401
-    assert exact.http.get("/v1/me", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 401  # no token, no guess
+        def answer(token: str, address: str, w: World = w) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+            return w.http.get("/v1/me", headers=headers)
+
+        guesses = [answer(f"guess {k}", "192.0.2.1") for k in range(150)]
+        assert [guess.status_code for guess in guesses] == [401] * 100 + [429] * 50
+        seconds = int(guesses[-1].headers["Retry-After"])
+        assert seconds >= 1
+        same = {"X-Forwarded-For": "192.0.2.1"}
+        assert w.call("GET", "/v1/clients", "garbage", headers=same).status_code == 429
+        assert answer(w.tokens["own"] or "", "192.0.2.1").status_code == 200  # from behind the same address
+        assert w.call("GET", "/v1/clients", "operator", headers=same).status_code == 200
+        assert answer("a typing error", "192.0.2.2").status_code == 401
+        assert w.http.get("/v1/me", headers=same).status_code == 401  # no token, no guess
+        now[0] += seconds
+        assert answer("one more guess", "192.0.2.1").status_code == 401
 
 
 def test_buckets_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,10 +275,9 @@ def test_methods_that_do_not_exist_are_refused_in_the_one_shape(untouched: World
 # --- logs ---
 
 
-def test_lines_of_one_kind_are_limited_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_of_one_kind_are_limited_and_counted() -> None:
     now = 0.0
-    monkeypatch.setattr("motet.server.rates.time.monotonic", lambda: now)
-    throttle, shown = Throttle(), []
+    throttle, shown = Throttle(lambda: now), []
     for k in range(5000):
         record = logging.LogRecord("asyncio", logging.ERROR, "", 0, "refused %d", (k,), None)
         if throttle.filter(record):

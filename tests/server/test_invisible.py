@@ -25,7 +25,7 @@ LIMIT = 5  # examples of a client, as the study says
 
 def twins(folder: Path, text: str = PRIVATE) -> Iterator[tuple[World, World]]:
     """Two servers that add the same noise."""
-    same = {"noise": lambda total, deviation: total + round(deviation)}
+    same: dict[str, Any] = {"noise": lambda total, deviation: total + round(deviation)}
     yield from zip(world(folder / "quiet", text, **same), world(folder / "busy", text, **same))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,8 @@ def running(
     loop.close()
 
 
-def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
+def world(folder: Path, text: str, *, rates: Callable[[], float] = time.monotonic, **changes: Any) -> Iterator[World]:
+    """``rates`` is the clock by which callers are told to wait; other changes are the publisher's."""
     folder.mkdir(exist_ok=True)
     (folder / "study.toml").write_text(text, encoding="utf-8")
     study = Study.load(folder / "study.toml")
@@ -111,7 +112,7 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
     store = Store(study.store_url)
     pin(store, study, now=now[0])
     publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
-    app = create_app(study, lambda: Service(study, store, hash_token("operator's")))
+    app = create_app(study, lambda: Service(study, store, hash_token("operator's"), clock=rates))
     with running(app) as (url, loop), httpx.Client(base_url=url) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
         found = World(http, loop, app.state.service, publisher, now, tokens, {})
