@@ -108,7 +108,7 @@ class Place:
         return any(value in path.read_bytes() for path in self.study.parent.glob("study.db*"))
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.study.with_suffix(".db"), timeout=10) as database:
+        with sqlite3.connect(self.study.with_suffix(".db"), timeout=END) as database:
             rows = database.execute(query).fetchall()
         database.close()
         return rows

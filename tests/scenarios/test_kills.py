@@ -163,7 +163,7 @@ def test_a_kill_between_a_removal_and_the_scrubbing_leaves_nothing_on_the_disk(t
             running.fell("server")
             forgetting.join(END)
             assert not forgetting.is_alive()
-            assert not any(map(running.on_disk, secrets))
+            poll(lambda: not any(map(running.on_disk, secrets)), END, "what is removed leaves the disk")
             assert running.on_disk(struct.pack(">d", -1.5))
             assert [example["y"] for example in other.examples()] == [-1.5]
 
