@@ -7,7 +7,7 @@ frame, holds the task of each row.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -87,8 +87,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     lam
         Noise variance, relative to the kernels'.
     bias
-        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised. ``"auto"`` is
-        linear if there are rows enough.
+        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised; or a list of
+        columns, by number or by name, that have a slope beside the constant. ``"auto"`` is linear if there are rows
+        enough.
     basis
         ``None``, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows
         with the cube of the number of different inputs. ``"auto"`` grows up to 1,500 of them; above, it takes the
@@ -119,7 +120,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         individual: Kernel | str = "auto",
         alpha: float = 0.5,
         lam: float = 0.1,
-        bias: Bias | Auto = "auto",
+        bias: Bias | Sequence[str] | Auto = "auto",
         basis: BasisSpec | Auto | None = "auto",
         sigma2: float | None = None,
         task: Hashable = None,
@@ -211,7 +212,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         shift = defaults.average(scaling) if alone else defaults.shift(scaling)
         common = defaults.kernel(self.common, scaling, average)
         individual = defaults.kernel(self.individual, scaling, shift)
-        bias = defaults.bias(self.bias, rows.X)
+        bias = defaults.bias(self.bias, rows.X, list(getattr(self, "feature_names_in_", [])))
         most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
         basis = defaults.basis(self.basis, common, rows.inputs, most=most)
         if basis is None and common is not None and len(rows.inputs) > defaults.MAX_GROWING_INPUTS:
