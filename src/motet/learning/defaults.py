@@ -83,8 +83,8 @@ def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
     if isinstance(given, (list, tuple)):
         for name in given:
             if isinstance(name, str) and name not in names:
-                hint = suggestion(name, names)
-                raise InvalidModel(f"bias has the column {name!r}, the inputs have {first_few(names) or 'no names'}{hint}")
+                listed = f"{first_few(names) or 'no names'}{suggestion(name, names)}"
+                raise InvalidModel(f"bias has the column {name!r}, the inputs have {listed}")
         return [names.index(name) if isinstance(name, str) else name for name in given]
     if given != "auto":
         return given

@@ -25,7 +25,8 @@ from motet.learning import defaults
 from motet.learning.defaults import Auto
 from motet.learning.engine import Engine, labels_of
 from motet.learning.evidence import Method
-from motet.learning.frames import check_inputs, missing_outputs, split_tasks
+from motet.learning.formula import SETTLED, Formula
+from motet.learning.frames import check_inputs, columns_of, missing_outputs, split_tasks
 from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
@@ -110,6 +111,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__predict = {"task": True}  # noqa: RUF012
     __metadata_request__score = {"task": True}  # noqa: RUF012
 
+    formula: Formula | None = None  # by which frames are read
     engine_: Engine
     single_task_: bool
     tuning_: Tuning | None
@@ -137,6 +139,30 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.task = task
         self.optimizer = optimizer
         self.method = method
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, data: Any, *, sample_weight: Any = None, **settings: Any
+    ) -> MixedEffectRegressor:
+        """The mixed model of a formula such as ``"y ~ age*sex + (1 + age | id)"``, fitted to a data frame.
+
+        The fixed part is the bias, the groups are the tasks. Then all methods take frames with the same columns; a
+        group that was not fitted is a new individual. ``settings`` are the regressor's, but for those of the formula.
+        """
+        if given := [name for name in SETTLED if name in settings]:
+            raise InvalidModel(f"the formula settles {' and '.join(given)}: leave that out")
+        read, frame, y, complete = Formula.read(formula, data)
+        if sample_weight is not None:
+            weight = numbers(sample_weight, "sample_weight")
+            sample_weight = weight[complete] if weight.ndim and len(weight) == len(data) else weight
+        reg = cls(**read.settings(frame), **settings)
+        reg.formula = read
+        return reg.fit(frame, y, sample_weight=sample_weight)
+
+    def __sklearn_clone__(self) -> MixedEffectRegressor:
+        copy: MixedEffectRegressor = super().__sklearn_clone__()
+        copy.formula = self.formula
+        return copy
 
     # --- learning ---
 
@@ -314,6 +340,10 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
         """The inputs without the task column, and the tasks, which are needed to learn and not to predict."""
+        if self.formula is not None and columns_of(X):
+            if task is not None:
+                raise InvalidData("the formula names the tasks' column: leave task= out")
+            return self.formula.inputs(X, learning=needed)
         if self.task is None:
             return X, task
         if task is not None:

@@ -194,7 +194,7 @@ def _checked_bias(bias: Any, *, has_index: bool) -> Bias:
     """The bias's name, or its columns in their order."""
     if isinstance(bias, str) and bias in BIASES:
         return bias  # type: ignore[return-value]
-    columns = bias if isinstance(bias, (list, tuple)) and bias else [None]
+    columns: list[Any] = list(bias) if isinstance(bias, (list, tuple)) and bias else [None]
     first = 1 if has_index else 0
     if not all(is_whole_number(k) and k >= first for k in columns) or len(set(columns)) < len(columns):
         known = f"one of {', '.join(BIASES)}, or a list of different column numbers from {first} on"
