@@ -161,7 +161,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_clone__(self) -> MixedEffectRegressor:
         copy: MixedEffectRegressor = super().__sklearn_clone__()
-        copy.formula = self.formula
+        if self.formula is not None:
+            copy.formula = self.formula
         return copy
 
     # --- learning ---
