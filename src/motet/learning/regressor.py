@@ -285,7 +285,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def random_effects(self, X: Any = None) -> Table:
         """Each task's shift at the inputs X, or without X its intercept and slopes, with standard deviations."""
-        return random_effects(self.results_, None if X is None else self._inputs(self._split(X, None, needed=False)[0]))
+        inputs = None if X is None else self._inputs(self._split(X, None, needed=False)[0])
+        return random_effects(self.results_, inputs)
 
     def loo(self) -> LeaveOut:
         """Every row predicted without itself, and without its task, in closed form; settings stay."""
