@@ -30,6 +30,7 @@ from motet.model.gram import linear_form
 
 INTERCEPT = "intercept"
 STEP = 1e-5  # of a parameter, for derivatives of what is shown
+MAX_LOG_ERROR = 10.0  # of a logarithm: beyond, nothing is known of the number
 MAX_CORRELATION = 1.0 - 1e-9
 MAX_LISTED_COLUMNS = 6  # above which one number that is about all of them is shown once
 
@@ -117,7 +118,8 @@ class Description:
         with np.errstate(invalid="ignore"):
             variance = np.einsum("ij,jk,ik->i", J[:, known], covariance[np.ix_(known, known)], J[:, known])
         unknown = ~np.isfinite(J).all(axis=1) | (np.abs(J[:, ~known]) > 10 * STEP).any(axis=1) | ~J.any(axis=1)
-        error = np.where(unknown, np.nan, np.sqrt(np.where(unknown, 0.0, variance)))
+        unknown |= ~(variance < MAX_LOG_ERROR**2)
+        error = np.sqrt(np.where(unknown, np.nan, variance))
         parts, pairs, shapes = np.split(error, np.cumsum(sizes)[:2])
         return parts, float(np.sqrt(covariance[0, 0])), pairs, shapes
 

@@ -68,10 +68,9 @@ def random_effects(results: Results, X: Array | None = None) -> Table:
 
 def _linear_effects(results: Results) -> Table:
     model, p = results.engine.model, results.system.X.shape[1]
-    C = effects_covariance(model.individual, p)
+    C = model.individual_share * effects_covariance(model.individual, p)
     if not C.any():
         raise InvalidData("the shifts have no intercept or slopes: give inputs X at which to show them")
-    C *= model.individual_share
     used = np.flatnonzero(np.diag(C) > 0)
     names = [[INTERCEPT, *results.names][k] for k in used]
     return _effects(results, names, lambda Z: C[used] @ affine(Z).swapaxes(-1, -2), np.diag(C)[used])

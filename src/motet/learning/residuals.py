@@ -45,8 +45,12 @@ class LeaveOut:
     def __str__(self) -> str:
         lines = ["Leave one out"]
         for what, score, table in (("row", self.log_score, self.rows), ("task", self.task_log_score, self.new)):
-            error = np.sqrt(np.nanmean(table["residual"] ** 2))
-            lines.append(f"without each {what}: log score {score:.3f}, root mean square error {error:.4g}")
+            residual = table["residual"][~np.isnan(table["residual"])]
+            if len(residual):
+                error = np.sqrt(np.mean(residual**2))
+                lines.append(f"without each {what}: log score {score:.3f}, root mean square error {error:.4g}")
+            else:
+                lines.append(f"without each {what}: the other rows do not determine a prediction")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -51,8 +51,12 @@ class Results:
 
     @property
     def zero(self) -> tuple[Component, ...]:
-        """Components that the data did not ask for."""
-        return () if self.tuning is None else self.tuning.zero
+        """Components that the data did not ask for, or that were given no share."""
+        if self.tuning is not None:
+            return self.tuning.zero
+        model = self.engine.model
+        shares = {"average": model.common_share, "individual": model.individual_share}
+        return tuple(c for c in self.components.listed if not shares[c.side])
 
     # --- criteria ---
 

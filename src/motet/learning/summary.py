@@ -39,7 +39,7 @@ class Summary:
         self.header = _header(results)
         self.variances = _variances(results, description, np.append(of_parts, of_noise))
         self.correlations = _correlations(description, of_pairs)
-        self.lengths = _lengths(description, of_shapes)
+        self.lengths = _lengths(description, of_shapes, results.zero)
         self.fixed = fixed_effects(results)
         self.notes = list(_notes(results))
 
@@ -125,7 +125,7 @@ def _variances(results: Results, description: Description, errors: Array) -> Tab
                 0.0 if is_zero else part.variance,
                 sizes[c] / total if first else np.nan,
                 np.nan if is_zero else error,
-                (0.0 if is_zero else gains.get(c, np.nan)) if first else np.nan,
+                (0.0 if is_zero and gains else gains.get(c, np.nan)) if first else np.nan,
                 np.nan if is_zero or c.side == "average" else shrinkage(results, part),
             )
         )
@@ -133,7 +133,8 @@ def _variances(results: Results, description: Description, errors: Array) -> Tab
     rows.append(("noise", 1.0, 1.0 / total, errors[-1], np.nan, np.nan))
     names, ratio, share, error, gain, shrunk = (list(column) for column in zip(*rows))
     variance = results.noise_variance * np.array(ratio)
-    factor = np.exp(Z95 * np.array(error))
+    with np.errstate(over="ignore"):
+        factor = np.exp(Z95 * np.array(error))
     return Table(
         {
             "component": names,
@@ -170,7 +171,8 @@ def shrinkage(results: Results, part: Part) -> float:
             estimate = (k @ a[:, :, None])[:, :, 0] / np.where(scale > 0, scale, 1.0)
             prior += estimate.size
         squares += float(np.vdot(estimate, estimate))
-    return 1.0 - squares / (prior * results.sigma2) if prior else np.nan
+    prior *= results.sigma2
+    return 1.0 - squares / prior if prior > 0 else np.nan
 
 
 def _correlations(description: Description, errors: Array) -> Table:
@@ -188,16 +190,19 @@ def _correlations(description: Description, errors: Array) -> Table:
     )
 
 
-def _lengths(description: Description, errors: Array) -> Table:
-    values = np.array([shape.value for shape in description.shapes])
+def _lengths(description: Description, errors: Array, zero: tuple[Component, ...]) -> Table:
+    rows = [(shape, error) for shape, error in zip(description.shapes, errors) if shape.component not in zero]
+    shapes, values = [shape for shape, _ in rows], np.array([shape.value for shape, _ in rows])
+    with np.errstate(over="ignore"):
+        factor = np.exp(Z95 * np.array([error for _, error in rows]))
     return Table(
         {
-            "component": [label(shape.component, description.names) for shape in description.shapes],
-            "parameter": [shape.parameter for shape in description.shapes],
-            "input": [shape.input for shape in description.shapes],
+            "component": [label(shape.component, description.names) for shape in shapes],
+            "parameter": [shape.parameter for shape in shapes],
+            "input": [shape.input for shape in shapes],
             "value": values,
-            "low": values * np.exp(-Z95 * errors),
-            "high": values * np.exp(Z95 * errors),
+            "low": values / factor,
+            "high": values * factor,
         },
         "Length scales",
     )
