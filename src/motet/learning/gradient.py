@@ -192,4 +192,4 @@ def _average_information(
     shared = W.T @ over_inputs
     information = 0.5 * (within - shared.T @ shared) / sigma2
     cross = 0.5 * by_scale / sigma2
-    return np.asarray(information - np.outer(cross, cross) * (2.0 / free)), cross
+    return np.asarray(information - np.outer(cross, cross) / (0.5 * free)), cross

@@ -153,10 +153,13 @@ class Search:
     def slope(self, components: Components, theta: Array) -> Slope | None:
         """The evidence, its gradient and its curvature; None if there is none at these parameters."""
         try:
-            found = slope(System.of_tasks(components.at(theta).searched, self.folded, self.X, self.method))
+            system = System.of_tasks(components.at(theta).searched, self.folded, self.X, self.method)
+            if not np.isfinite(system.evidence.log_evidence):  # too few rows, or a fit without any error
+                return None
+            found = slope(system)
         except (MotetError, np.linalg.LinAlgError):
             return None
-        if not (np.isfinite(found.log_evidence) and np.isfinite(found.gradient).all()):
+        if not np.isfinite(found.gradient).all():
             return None
         self.log.append(Step(self.start, len(self.log), found.log_evidence, tuple(theta.tolist())))
         if self._report is not None:
