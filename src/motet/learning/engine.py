@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, outputs
+from motet.arrays import Array, Index, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.kernels import check_dimension
 from motet.learning.batches import Batch, batches
@@ -94,6 +94,11 @@ class Engine:
         """A task's inputs, outputs and noise."""
         self._check_known(task)
         return self._examples.of_task(task)
+
+    def rows(self) -> tuple[Index, Array, Array, Array]:
+        """Of all examples, in the order in which they came: the task's number, the input, the output and the noise."""
+        task, input, y, noise = self._examples.of_tasks(np.ones(len(self._examples.changes), dtype=bool))
+        return task, self._examples.inputs[input], y, noise
 
     # --- learning ---
 

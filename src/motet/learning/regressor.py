@@ -23,10 +23,16 @@ from motet.arrays import Array, Index, distinct, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence, WrongDimension
 from motet.learning import defaults
 from motet.learning.defaults import Auto
+from motet.learning.effects import fixed_effects, random_effects
 from motet.learning.engine import Engine, labels_of
 from motet.learning.evidence import Method
 from motet.learning.formula import SETTLED, Formula
 from motet.learning.frames import check_inputs, columns_of, missing_outputs, split_tasks
+from motet.learning.profiles import Profile, profile
+from motet.learning.residuals import LeaveOut, diagnostics, leave_out
+from motet.learning.results import Results
+from motet.learning.summary import Summary
+from motet.learning.tables import Table
 from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
@@ -297,6 +303,39 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         individual = model.individual_share * float(np.mean(model.individual.diag(X)))
         return Components(*(float(self.sigma2_) * part for part in (common, individual, model.lam)))
 
+    @property
+    def results_(self) -> Results:
+        """All that tables of results are computed from."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
+        method = self.method if self.tuning_ is None else self.tuning_.method
+        return Results(self.engine_, self.tuning_, method, [str(name) for name in names])
+
+    def summary(self) -> Summary:
+        """How well it fits, variance components, length scales and fixed effects, with intervals."""
+        return Summary(self.results_)
+
+    def fixed_effects(self) -> Table:
+        """The bias's weights in the inputs' own units, the intercept at input 0, with standard errors."""
+        return fixed_effects(self.results_)
+
+    def random_effects(self, X: Any = None) -> Table:
+        """Each task's shift at the inputs X, or without X its intercept and slopes, with standard deviations."""
+        inputs = None if X is None else self._inputs(self._split(X, None, needed=False)[0])
+        return random_effects(self.results_, inputs)
+
+    def loo(self) -> LeaveOut:
+        """Every row predicted without itself, and without its task, in closed form; settings stay."""
+        return leave_out(self.results_)
+
+    def diagnostics(self) -> Table:
+        """A row for each observation: population and individual prediction, standardised residuals."""
+        return diagnostics(self.results_)
+
+    def profile(self, name: str, values: Any = None) -> Profile:
+        """The evidence by one number, the others at their best: "alpha", "lam", "sigma2", or a parameter's name."""
+        return profile(self.results_, name, values)
+
     # --- prediction ---
 
     def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
@@ -308,9 +347,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X, task = self._split(X, task, needed=False)
-        names = getattr(self, "feature_names_in_", None)
-        check_inputs(X, self.task, None if names is None else list(names))
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = self._inputs(X)
         if self.single_task_:
             if task is not None:
                 raise InvalidData("fitted without tasks, so predict takes none")
@@ -333,6 +370,12 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """R² of the predictions for each row's task."""
         return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
+
+    def _inputs(self, X: Any) -> Array:
+        """Inputs as those that were fitted."""
+        names = getattr(self, "feature_names_in_", None)
+        check_inputs(X, self.task, None if names is None else list(names))
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
