@@ -164,7 +164,7 @@ def regressor(study: Study, data: dict[str, Data]) -> MixedEffectRegressor:
     settings["optimizer"] = None
     tasks = [task for task, own in data.items() for _ in own.y]
     X, y, noise = (np.concatenate([getattr(own, part) for own in data.values()]) for part in ("X", "y", "noise"))
-    return MixedEffectRegressor(**kernels, **settings).fit(X, y, task=tasks, sample_weight=1 / noise)
+    return MixedEffectRegressor(**kernels, **settings, optimizer=None).fit(X, y, task=tasks, sample_weight=1 / noise)
 
 
 def assert_same(found: Disclosed, expected: Disclosed) -> None:
