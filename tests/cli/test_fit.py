@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import motet
 from motet import MixedEffectRegressor
+from motet.learning.tuning import Step
 from tests.cli.program import check_mistakes, good, predictions, refused, run, table
 
 HEADER = "subject,weeks,dose,y\n"
@@ -33,8 +35,12 @@ def test_settings_are_those_of_the_regressor(visits: Path) -> None:
     found = json.loads(good(run("tune", visits, *LINEAR, "--inputs", "weeks", "--method", "ML", "--json")))
     cells = [line.split(",") for line in visits.read_text(encoding="utf-8").splitlines()[1:]]
     X, y = np.array([[float(row[1])] for row in cells]), np.array([float(row[3]) for row in cells])
-    reg = MixedEffectRegressor(None, "constant", method="ML").fit(X, y, task=[row[0] for row in cells])
+    steps: list[Step] = []
+    start = MixedEffectRegressor(None, "constant", method="ML")
+    reg = motet.tune(start, X, y, task=[row[0] for row in cells], report=steps.append)
     assert reg.tuning_ is not None
+    assert tuple(steps) == reg.tuning_.log
+    assert found["evaluations"] == len(steps)
     assert (found["rows"], found["tasks"], found["inputs"], found["method"]) == (48, 12, ["weeks"], "ML")
     assert found["log_evidence"] == pytest.approx(reg.tuning_.log_evidence)
     intercept, noise = (component["variance"] for component in found["components"])
@@ -121,5 +127,7 @@ def test_parquet(visits: Path, tmp_path: Path) -> None:
     frame = pandas.read_csv(visits)
     frame.loc[0, "weeks"] = np.nan
     frame.to_parquet(tmp_path / "visits.parquet")
-    data = json.loads(good(run("tune", tmp_path / "visits.parquet", *LINEAR, "--json")))
+    options = ["--task", "subject", "--inputs", "weeks", "--common", "none", "--individual", "linear", "--json"]
+    data = json.loads(good(run("tune", tmp_path / "visits.parquet", *options)))
     assert (data["rows"], data["rows_left_out"]) == (47, 1)
+    assert [one["component"] for one in data["components"]] == ["shift: intercept and slopes", "noise"]
