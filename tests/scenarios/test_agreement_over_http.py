@@ -146,9 +146,9 @@ def oracle(study: Study, data: dict[str, Data], name: str, probes: Array) -> Arr
     common: Any = model.common
     individual: Any = model.individual
     if model.catalogue is not None:  # what the basis misses is each task's own
-        common = leading(model.common, model.catalogue.rows, rank=6)
+        whole, low_rank = common, leading(common, model.catalogue.rows, rank=6)
         ratio = model.common_share / model.individual_share
-        individual = lambda X, Y: model.individual(X, Y) + ratio * (model.common(X, Y) - common(X, Y))  # noqa: E731
+        common, individual = low_rank, lambda X, Y: model.individual(X, Y) + ratio * (whole(X, Y) - low_rank(X, Y))
     problem = Problem(tasks, X, y, noise, common, individual, model.alpha, model.lam, model.bias)
     return direct(problem, probes, name)
 
@@ -167,7 +167,7 @@ def regressor(study: Study, data: dict[str, Data]) -> MixedEffectRegressor:
     settings["optimizer"] = None
     tasks = [task for task, own in data.items() for _ in own.y]
     X, y, noise = (np.concatenate([getattr(own, part) for own in data.values()]) for part in ("X", "y", "noise"))
-    return MixedEffectRegressor(**kernels, **settings, optimizer=None).fit(X, y, task=tasks, sample_weight=1 / noise)
+    return MixedEffectRegressor(**kernels, **settings).fit(X, y, task=tasks, sample_weight=1 / noise)
 
 
 def assert_same(found: Disclosed, expected: Disclosed) -> None:
