@@ -15,7 +15,7 @@ import numpy as np
 
 from motet.arrays import Array
 from motet.errors import InvalidModel
-from motet.kernels import RBF, ConstantKernel, DotProduct, Kernel, Scaled
+from motet.kernels import RBF, ConstantKernel, DotProduct, Kernel, Linear, Scaled
 from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
@@ -75,6 +75,8 @@ def kernel(given: Kernel | str | None, scaling: Scaling, auto: Kernel | None) ->
         return given
     if given == "auto":
         return auto
+    if given == "linear":
+        return scaling.kernel(Linear(np.eye(1 + len(scaling.scale)).tolist()))
     return scaling.kernel(from_spec({"kernel": given, **NAMED_KERNELS.get(given, {})}))
 
 

@@ -7,7 +7,7 @@ frame, holds the task of each row.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from motet.learning.residuals import LeaveOut, diagnostics, leave_out
 from motet.learning.results import Results
 from motet.learning.summary import Summary
 from motet.learning.tables import Table
-from motet.learning.tuning import Tuning, tune_model
+from motet.learning.tuning import Step, Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed
@@ -192,7 +192,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.engine_.forget(task)
         return self
 
-    def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool, tune: bool) -> MixedEffectRegressor:
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        task: Any,
+        sample_weight: Any,
+        *,
+        reset: bool,
+        tune: bool,
+        report: Callable[[Step], None] | None = None,
+    ) -> MixedEffectRegressor:
         rows = self._rows(X, y, task, sample_weight, reset=reset)
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
@@ -200,7 +210,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.engine_.learn_many(rows.task, rows.X, rows.y, rows.noise)
             return self
         model = self._model(rows)
-        tuning = self._tune(model, rows) if tune else None
+        tuning = self._tune(model, rows, report) if tune else None
         if tuning is not None:
             model = tuning.model
             if self.basis == "auto":
@@ -257,13 +267,13 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
 
-    def _tune(self, model: Model, rows: Rows) -> Tuning | None:
+    def _tune(self, model: Model, rows: Rows, report: Callable[[Step], None] | None) -> Tuning | None:
         """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any."""
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused as such
         try:
-            return tune_model(engine, method=self.method)
+            return tune_model(engine, method=self.method, report=report)
         except NoEvidence as reason:
             warnings.warn(f"settings are kept as given: {reason}", ConvergenceWarning, stacklevel=4)
             return None
@@ -396,13 +406,20 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def tune(
-    reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, sample_weight: Any = None
+    reg: MixedEffectRegressor,
+    X: Any,
+    y: Any,
+    task: Any = None,
+    sample_weight: Any = None,
+    report: Callable[[Step], None] | None = None,
 ) -> MixedEffectRegressor:
     """The same regressor, fitted, with settings chosen by evidence in place of its own, which it then keeps.
 
-    Its ``tuning_`` has the log of the search, and what is known of every number.
+    Its ``tuning_`` has the log of the search, and what is known of every number; ``report`` gets every line of that
+    log as it is written.
     """
-    best = clone(reg).set_params(optimizer="evidence").fit(X, y, task=task, sample_weight=sample_weight)
+    best = clone(reg).set_params(optimizer="evidence")
+    best._learn(X, y, task, sample_weight, reset=True, tune=True, report=report)
     model = best.engine_.model
     names = ("common", "individual", "alpha", "lam", "bias", "basis")
     return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)

@@ -28,7 +28,7 @@ from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
 
 ZERO_GAIN, LITTLE_GAIN = 0.05, 30.0  # nats: a component that gains less is called zero, or looked at more closely
-PRECISION = 1e-6  # nats that a step must promise, or the search has arrived
+PRECISION, PRECISION_PER_ROW = 1e-6, 1e-9  # nats that a step must promise, or the search has arrived
 ROUGH_PRECISION = 1e-2  # of the searches from several starts, of which one is finished
 MAX_STEPS, MAX_TRIES = 60, 12
 ROUNDING = 1e-10  # of the outputs
@@ -290,15 +290,16 @@ def tune_model(
     search = Search(folded, X, method, report)
     components = Components.of(engine.model, X)
     rows = int(folded.rows.sum())
+    precision = max(PRECISION, PRECISION_PER_ROW * rows)  # the evidence of many rows is rounded
     count = starts or (4 if rows < SMALL_ROWS else 2 if rows < MEDIUM_ROWS else 1)
     candidates = islice(_starts(components), MAX_STARTS if count > 1 else MIN_STARTS)
     ranked = sorted(candidates, key=search.value, reverse=True)[:count]
     climbs = []
     for search.start, start in enumerate(ranked):
-        climbs.append(search.climb(start, PRECISION if count == 1 else ROUGH_PRECISION))
+        climbs.append(search.climb(start, precision if count == 1 else ROUGH_PRECISION))
     best, at, converged = max(climbs, key=lambda climb: climb[1].log_evidence)
     if count > 1:
-        best, at, converged = search.climb(best, PRECISION)
+        best, at, converged = search.climb(best, precision)
     zero: list[Component] = []
     while True:
         gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
@@ -309,7 +310,7 @@ def tune_model(
         rest = gains[weakest].rest
         if rest is None:  # the last of the shifts stays, with the smallest variance
             break
-        best, at, converged = search.climb(rest, PRECISION)
+        best, at, converged = search.climb(rest, precision)
     system = System.of_tasks(best.searched, folded, X, method)
     theta = best.theta
     low, high = best.bounds.T
