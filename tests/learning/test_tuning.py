@@ -173,11 +173,22 @@ def test_a_kernel_that_repeats_the_bias_is_zero() -> None:
     assert "average: intercept is zero: +0.0 log evidence over leaving it out" in found.notes
 
 
-def test_two_summands_that_are_one_have_no_interval() -> None:
+def test_of_two_summands_that_are_one_the_other_is_zero() -> None:
     task, X, y = simulated(1)
     found = tuned(ConstantKernel(1.0) + ConstantKernel(2.0), task, X, y, bias="constant")
-    assert np.isinf(np.diag(found.covariance)).all()
-    assert any("they have no interval" in note for note in found.notes)
+    assert found.notes == ["shift: intercept is zero: +0.0 log evidence over leaving it out"]
+    alone = tuned(ConstantKernel(1.0), task, X, y, bias="constant")
+    assert found.log_evidence == pytest.approx(alone.log_evidence, abs=1e-4)
+
+
+def test_a_number_that_the_data_do_not_show_has_no_interval() -> None:
+    """The length scale of a column that is constant; and two kernels that are one, both too large to leave out."""
+    task, X, y = simulated(1, smooth=3.0)
+    wide = np.column_stack([X, np.full(len(X), 2.0)])
+    found = tuned(ConstantKernel(1.0), task, wide, y, common=RBF([1.0, 1.0]), bias="constant")
+    assert "the data do not show the length scale 1 of average: RBF: it has no interval" in found.notes
+    errors = np.isinf(np.diag(found.covariance))
+    assert errors.tolist() == [name.startswith("length scale 1") for name in found.components.names]
 
 
 def test_without_noise_the_bound_is_named() -> None:
