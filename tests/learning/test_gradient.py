@@ -102,6 +102,10 @@ def folded_examples() -> tuple[FoldedTasks, Array]:
     return fold(task, at, y, noise), pool
 
 
+def parameters(model: Model) -> Array:
+    return np.concatenate([[] if model.common is None else model.common.theta, model.individual.theta])
+
+
 def at_theta(model: Model, theta: Array) -> Model:
     count = 0 if model.common is None else len(model.common.theta)
     common = None if model.common is None else model.common.clone_with_theta(theta[:count])
@@ -121,7 +125,7 @@ def test_the_gradient_is_that_of_the_evidence(name: str, bias: Any, method: Any,
     folded, X = folded_examples()
     landmarks = Landmarks(X[:6]) if basis == "landmarks" and common is not None else None
     model = Model(common, individual, alpha=0.5, lam=0.5, bias=bias, basis=landmarks)
-    theta = np.concatenate([[] if common is None else model.common.theta, model.individual.theta])
+    theta = parameters(model)
 
     def evidence(at: Array) -> float:
         return System.of_tasks(at_theta(model, at), folded, X, method).evidence.log_evidence
@@ -152,7 +156,7 @@ def test_the_information_is_the_dense_average_of_observed_and_expected(name: str
     task, at, pool, y, noise = examples()
     common, individual = MODELS[name]
     model = Model(common, individual, alpha=0.5, lam=0.5, bias="linear")
-    theta = np.concatenate([[] if common is None else model.common.theta, model.individual.theta])
+    theta = parameters(model)
 
     def covariance(values: Array) -> Array:
         m = at_theta(model, values)

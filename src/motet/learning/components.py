@@ -41,7 +41,7 @@ from motet.model.model import Model
 Side: TypeAlias = Literal["average", "individual"]
 EQUAL_SHARE = 0.5  # of both kernels and of the noise in the model that is searched: then only ratios are left
 MIN_VARIANCE, MAX_VARIANCE = 1e-9, 1e9  # of a component, in units of the noise's
-MIN_LENGTH, MAX_LENGTH = 1e-3, 10.0  # of a length scale, in units of the inputs' spread
+MIN_LENGTH, MAX_LENGTH = 1e-2, 10.0  # of a length scale, in units of the inputs' spread
 DEFAULT_BOUNDS = (1e-5, 1e5)  # scikit-learn's, which know nothing of units
 
 

@@ -7,6 +7,7 @@ for, and how large they are, is for the evidence to say.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,25 +28,51 @@ LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
 ROWS_PER_SLOPE = 3  # at least, for a linear bias
 
 
-def average(X: Array) -> Kernel:
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Where the inputs are, and how far they spread; rows count by their weight."""
+
+    center: Array
+    scale: Array
+    is_constant: bool
+
+    @classmethod
+    def of(cls, X: Array, weight: Array) -> Scaling:
+        center = np.average(X, axis=0, weights=weight)
+        spread = np.sqrt(np.average((X - center) ** 2, axis=0, weights=weight))
+        spread = np.where(np.ptp(X, axis=0) > 0, spread, 0.0)
+        return cls(center, np.where(spread > 0, spread, 1.0), not spread.any())
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        """A kernel that reads inputs without their units."""
+        return Scaled(kernel, self.center.tolist(), self.scale.tolist())
+
+    @property
+    def smooth(self) -> Kernel:
+        """RBF, with a length scale for every column if these are few."""
+        columns = len(self.scale)
+        return self.kernel(RBF(np.ones(columns) if 1 < columns <= MAX_ARD_COLUMNS else float(np.sqrt(columns))))
+
+
+def average(scaling: Scaling) -> Kernel:
     """A smooth function."""
-    return _scaled(RBF(_lengths(X)), X)
+    return scaling.smooth
 
 
-def shift(X: Array) -> Kernel:
+def shift(scaling: Scaling) -> Kernel:
     """An intercept, slopes and a smooth function, each of its own size."""
-    if not X.std(axis=0).any():
+    if scaling.is_constant:
         return ConstantKernel(1.0)
-    return ConstantKernel(1.0) + _scaled(DotProduct(0.0), X) + ConstantKernel(1.0) * _scaled(RBF(_lengths(X)), X)
+    return ConstantKernel(1.0) + scaling.kernel(DotProduct(0.0)) + ConstantKernel(1.0) * scaling.smooth
 
 
-def kernel(given: Kernel | str | None, X: Array, auto: Kernel | None) -> Kernel | None:
+def kernel(given: Kernel | str | None, scaling: Scaling, auto: Kernel | None) -> Kernel | None:
     """The kernel that a setting means: an object as it is, a name on scaled inputs, or ``auto``."""
     if not isinstance(given, str):
         return given
     if given == "auto":
         return auto
-    return _scaled(from_spec({"kernel": given, **NAMED_KERNELS.get(given, {})}), X)
+    return scaling.kernel(from_spec({"kernel": given, **NAMED_KERNELS.get(given, {})}))
 
 
 def bias(given: Any, X: Array) -> Bias:
@@ -68,16 +95,6 @@ def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:
     """Some of the inputs, spread as they are: the pivots of a smooth kernel over a sample."""
     rng = np.random.default_rng(0)
     sample = inputs[np.sort(rng.choice(len(inputs), min(len(inputs), SAMPLED_INPUTS), replace=False))]
-    smooth = RBF(0.3 * np.sqrt(inputs.shape[1]))
-    _, order = pivoted_cholesky(_scaled(smooth, inputs)(sample), smooth)
+    smooth = Scaling.of(inputs, np.ones(len(inputs))).kernel(RBF(0.3 * np.sqrt(inputs.shape[1])))
+    _, order = pivoted_cholesky(smooth(sample), smooth)
     return np.asarray(sample[order[:count]])
-
-
-def _lengths(X: Array) -> Any:
-    columns = X.shape[1]
-    return np.ones(columns) if 1 < columns <= MAX_ARD_COLUMNS else float(np.sqrt(columns))
-
-
-def _scaled(kernel: Kernel, X: Array) -> Kernel:
-    std = X.std(axis=0)
-    return Scaled(kernel, X.mean(axis=0).tolist(), np.where(std > 0, std, 1.0).tolist())

@@ -73,7 +73,8 @@ def _check_numbers(values: Any, column: Hashable) -> None:
 def missing_outputs(y: Any) -> NDArray[np.bool_]:
     """Which outputs are missing; none if they are no list of numbers, which is refused elsewhere."""
     try:
-        array = np.asarray(y, dtype=np.float64)
+        array = np.asarray(y)
+        array = array.astype(np.float64) if array.dtype.kind in "fO" else np.zeros(array.shape)
     except (TypeError, ValueError):
         return np.zeros(np.shape(y)[:1], dtype=bool)
     return np.isnan(array) if array.ndim == 1 else np.zeros(array.shape[:1], dtype=bool)

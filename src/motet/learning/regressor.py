@@ -87,8 +87,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     lam
         Noise variance, relative to the kernels'.
     bias
-        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised. ``"auto"`` is linear
-        if there are rows enough.
+        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised. ``"auto"`` is
+        linear if there are rows enough.
     basis
         ``None``, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows
         with the cube of the number of different inputs. ``"auto"`` grows up to 1,500 of them; above, it takes the
@@ -206,13 +206,21 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _model(self, rows: Rows) -> Model:
         """The model to fit, or to start a search from."""
         alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
-        average = None if alone else defaults.average(rows.X)
-        shift = defaults.average(rows.X) if alone else defaults.shift(rows.X)
-        common = defaults.kernel(self.common, rows.X, average)
-        individual = defaults.kernel(self.individual, rows.X, shift)
+        scaling = defaults.Scaling.of(rows.X, 1.0 / rows.noise)
+        average = None if alone else defaults.average(scaling)
+        shift = defaults.average(scaling) if alone else defaults.shift(scaling)
+        common = defaults.kernel(self.common, scaling, average)
+        individual = defaults.kernel(self.individual, scaling, shift)
         bias = defaults.bias(self.bias, rows.X)
         most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
         basis = defaults.basis(self.basis, common, rows.inputs, most=most)
+        if basis is None and common is not None and len(rows.inputs) > defaults.MAX_GROWING_INPUTS:
+            warnings.warn(
+                f"{len(rows.inputs)} different inputs make a growing basis slow: its time grows with their cube; "
+                f'basis="auto" takes {defaults.LANDMARKS} landmarks among them instead',
+                UserWarning,
+                stacklevel=4,
+            )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
 
     def _tune(self, model: Model, rows: Rows) -> Tuning | None:
@@ -267,17 +275,29 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Each row's task at its input; without tasks the average function.
 
         A label that was not learned, or a missing one, is a new individual: the average, with all variance of a shift.
-        ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation.
+        ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation. A row with
+        missing inputs is predicted as NaN.
         """
         check_is_fitted(self)
         X, task = self._split(X, task, needed=False)
         names = getattr(self, "feature_names_in_", None)
         check_inputs(X, self.task, None if names is None else list(names))
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
         if self.single_task_:
             if task is not None:
                 raise InvalidData("fitted without tasks, so predict takes none")
             task = np.full(len(X), ONE_TASK)
+        task = None if task is None else labels_of(task, len(X))
+        complete = np.flatnonzero(~np.isnan(X).any(axis=1))
+        if len(complete) == len(X):
+            return self._predict(X, task, return_std, observation)
+        out = np.full((2, len(X)), np.nan)
+        labels = None if task is None else [task[i] for i in complete]
+        if len(complete):
+            out[: 1 + return_std, complete] = self._predict(X[complete], labels, return_std, observation)
+        return (out[0], out[1]) if return_std else out[0]
+
+    def _predict(self, X: Array, task: Any, return_std: bool, observation: bool) -> Any:
         if task is None:
             return self.disclosed_.average(X, return_std, observation)
         return self.engine_.predict_many(task, X, return_std, observation)

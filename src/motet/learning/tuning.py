@@ -27,10 +27,11 @@ from motet.linalg import blas_limit
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
 
-ZERO_GAIN = 0.05  # nats: a component that gains less is called zero
+ZERO_GAIN, LITTLE_GAIN = 0.05, 30.0  # nats: a component that gains less is called zero, or looked at more closely
 PRECISION = 1e-6  # nats that a step must promise, or the search has arrived
 ROUGH_PRECISION = 1e-2  # of the searches from several starts, of which one is finished
 MAX_STEPS, MAX_TRIES = 60, 12
+ROUNDING = 1e-10  # of the outputs
 MAX_STEP, MAX_STEP_TO_ZERO = 2.0, 8.0  # of a logarithm, and of that of a small variance that becomes smaller
 SMALL_VARIANCE = 0.05  # of a component, in units of the noise's
 FLAT, VAGUE = 1e-7, 0.1  # of the largest curvature; of a flat direction, along which data tell nothing apart
@@ -129,24 +130,28 @@ class Search:
 
     def value(self, components: Components) -> float:
         """The log evidence; −∞ if there is none."""
-        try:
-            found = System.of_tasks(components.searched, self.folded, self.X, self.method).evidence.log_evidence
-        except (MotetError, np.linalg.LinAlgError):
-            return -np.inf
-        return found if np.isfinite(found) else -np.inf
+        system = self._system(components)
+        return -np.inf if system is None else system.evidence.log_evidence
 
     def slope(self, components: Components, theta: Array) -> Slope | None:
         """The evidence, its gradient and its curvature; None if there is none at these parameters."""
-        try:
-            found = slope(System.of_tasks(components.at(theta).searched, self.folded, self.X, self.method))
-        except (MotetError, np.linalg.LinAlgError):
-            return None
-        if not (np.isfinite(found.log_evidence) and np.isfinite(found.gradient).all()):
+        system = self._system(components.at(theta))
+        found = None if system is None else slope(system)
+        if found is None or not np.isfinite(found.gradient).all():
             return None
         self.log.append(Step(self.start, len(self.log), found.log_evidence, tuple(theta.tolist())))
         if self._report is not None:
             self._report(self.log[-1])
         return found
+
+    def _system(self, components: Components) -> System | None:
+        """The tasks solved; None if they cannot be, or if nothing but rounding is left of the outputs."""
+        try:
+            system = System.of_tasks(components.searched, self.folded, self.X, self.method)
+        except (MotetError, np.linalg.LinAlgError):
+            return None
+        left = system.evidence.sigma2 > (ROUNDING * np.abs(self.folded.y).max(initial=0.0)) ** 2
+        return system if left and np.isfinite(system.evidence.log_evidence) else None
 
     # --- climbing ---
 
@@ -276,14 +281,16 @@ def tune_model(
     if count > 1:
         best, at, converged = search.climb(best, PRECISION)
     zero: list[Component] = []
-    gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
-    while (weakest := min(gains, key=lambda component: gains[component])) and gains[weakest] < ZERO_GAIN:
+    while True:
+        gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
+        weakest = min(gains, key=lambda component: gains[component].nats)
+        if gains[weakest].nats >= ZERO_GAIN:
+            break
         zero.append(weakest)
-        rest = best.drop(weakest)
+        rest = gains[weakest].rest
         if rest is None:  # the last of the shifts stays, with the smallest variance
             break
         best, at, converged = search.climb(rest, PRECISION)
-        gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
     system = System.of_tasks(best.searched, folded, X, method)
     theta = best.theta
     low, high = best.bounds.T
@@ -297,7 +304,7 @@ def tune_model(
         theta=theta,
         gradient=at.gradient,
         information=at.information,
-        gains=gains,
+        gains={component: gain.nats for component, gain in gains.items()},
         zero=tuple(zero),
         at_bounds=(theta <= low + 1e-6) | (theta >= high - 1e-6),
         log=tuple(search.log),
@@ -320,24 +327,34 @@ def _examples(engine: Engine) -> tuple[FoldedTasks, Array]:
     return replace(folded, input=input.reshape(folded.input.shape)), X[used]
 
 
-def _gain(search: Search, components: Components, component: Component, log_evidence: float) -> float:
-    """What a component adds to the log evidence, all others as they are."""
-    without = components.drop(component)
-    if without is None:  # the last of the shifts: all but nothing of it
-        ratio = MIN_VARIANCE / max(component.size(components.X), 1e-300)
-        nothing = replace(component, variance=component.variance * ratio)
-        if component.has_own_scale:
-            nothing = component.started(components.X, MIN_VARIANCE, 1.0)
+@dataclass(frozen=True, eq=False)
+class _Gain:
+    """What a component adds to the log evidence, and the best that was found without it."""
+
+    nats: float
+    rest: Components | None
+
+
+def _gain(search: Search, components: Components, component: Component, log_evidence: float) -> _Gain:
+    """Over leaving it out: with all others as they are, and, if that is little, with all others at their best."""
+    rest = components.drop(component)
+    if rest is None:  # the last of the shifts: all but nothing of it
+        nothing = component.started(components.X, MIN_VARIANCE, 1.0)
         listed = tuple(nothing if one is component else one for one in components.listed)
-        without = replace(components, listed=listed)
-    return log_evidence - search.value(without)
+        return _Gain(log_evidence - search.value(replace(components, listed=listed)), None)
+    nats = log_evidence - search.value(rest)
+    if ZERO_GAIN <= nats < LITTLE_GAIN:
+        rest, at, _ = search.climb(rest, ROUGH_PRECISION)
+        nats = log_evidence - at.log_evidence
+    return _Gain(nats, rest)
 
 
 def _notes(tuning: Tuning) -> Iterator[str]:
     for component in tuning.zero:
         yield f"{component.label} is zero: +0.0 log evidence over leaving it out"
     for names in tuning.flat:
-        yield f"the data do not tell {' and '.join(names)} apart: they have no interval"
+        alone = f"the data do not show the {names[0]}: it has no interval" if len(names) == 1 else ""
+        yield alone or f"the data do not tell the {' from the '.join(names)}: they have no interval"
     if any(np.isclose(c.size(tuning.components.X), MAX_VARIANCE, rtol=0.5) for c in tuning.components.listed):
         yield "the noise is at its lower bound, 0: repeated inputs would show it"
     if not tuning.converged:
