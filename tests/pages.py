@@ -38,7 +38,7 @@ PASTED_TOKEN = "THE-TOKEN-SHOWN"
 CLOCK = {"--every 2m": "--every 8s", 'every = "2m"': 'every = "8s"'}
 READING = re.compile(r"\bmotet (?:predict|download|audit)\b")
 ENDED = "--- ended with"
-PATIENCE = 120.0  # seconds that a block may take
+PATIENCE = 300.0  # seconds that a block may take
 COLUMNS = "78"
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]\d+)?\b")
 MASKS = {

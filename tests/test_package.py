@@ -12,7 +12,7 @@ from motet import errors
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_exported_names() -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tests.scenarios.harness import FORKS, Place
+from tests.scenarios.harness import FORKS, START, Place
 
 NOWHERE = "http://127.0.0.1:1"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
@@ -42,7 +42,7 @@ def run(*arguments: object, **variables: str) -> Ended:
         environment = ENVIRONMENT | variables
         process = FORKS.Process(target=_main, args=([str(a) for a in arguments], streams, environment))
         process.start()
-        process.join(120)
+        process.join(START)
         encoding = environment.get("PYTHONIOENCODING", "utf-8")
         return Ended(process.exitcode, *(stream.read_text(encoding=encoding) for stream in streams))
 

@@ -17,7 +17,7 @@ import pytest
 
 from motet.client.client import Enrolled
 from tests.cli.program import Run, motet, table
-from tests.scenarios.harness import CURVES, Place, parts, poll, write_study
+from tests.scenarios.harness import CURVES, END, Place, parts, poll, write_study
 
 EXACT = f"""{CURVES}
 [limits]
@@ -78,7 +78,7 @@ def served_studies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studies
             _teach(curves, clients["dora"], 1.0)
             _teach(curves, clients["eve"], -1.0)
             operator.release_now()
-            poll(lambda: other.study()["version"], 60, "a private release")
+            poll(lambda: other.study()["version"], END, "a private release")
         yield Studies(curves, items, clients, guest.token, early)
 
 

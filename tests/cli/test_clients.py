@@ -18,7 +18,7 @@ from motet import Client
 from motet.errors import Unauthorized
 from tests.cli.program import NOWHERE, good, motet, refused, rows, table
 from tests.cli.studies import Studies
-from tests.scenarios.harness import OPERATOR, Place
+from tests.scenarios.harness import OPERATOR, START, Place
 
 
 def test_enrollment(studies: Studies, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def answered(at: Place, *arguments: str, answer: str, **variables: str) -> tuple
         while not seen.endswith(b": "):  # its last letter comes when nothing is echoed any more
             seen += os.read(ours, 1000)
         os.write(ours, f"{answer}\n".encode())
-        out, _ = asked.communicate(timeout=60)
+        out, _ = asked.communicate(timeout=START)
     with suppress(OSError):  # where all of it was read
         while more := os.read(ours, 1000):
             seen += more

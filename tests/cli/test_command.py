@@ -27,7 +27,7 @@ def test_the_program_shows_its_help_and_version() -> None:
     """Started as people start it."""
     for arguments, shown in ((["demo", "-h"], "Examples:\n  motet demo"), (["-V"], f"motet {motet.__version__}\n")):
         command = [sys.executable, "-m", "motet", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
         assert shown in done.stdout
     for same in ("--version", "version"):
         assert invoked(same).stdout == f"motet {motet.__version__}\n"
@@ -53,7 +53,7 @@ def test_help_fits_a_terminal_and_spells_one_way(name: str) -> None:
 def test_completion_is_offered() -> None:
     words = {"_MOTET_COMPLETE": "complete_bash", "COMP_WORDS": "motet re", "COMP_CWORD": "1"}
     command = [sys.executable, "-m", "motet"]
-    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, env=os.environ | words, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == ["release", "replace", "remove", "restore", "reproduce"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from motet.study.study import Study
 from tests.cli.program import ENVIRONMENT, check_mistakes, good, run
+from tests.scenarios.harness import START
 
 
 def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "motet", "init", "study.toml", "--releases", "2"]
     with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
         os.write(ours, b"Growth\n2\n5 1\n0, 10\n\n99\n0.5\n2h\n")
-        said = asking.communicate(timeout=60)[0].decode()
+        said = asking.communicate(timeout=START)[0].decode()
     os.close(theirs)
     asked = os.read(ours, 100_000).decode()
     os.close(ours)

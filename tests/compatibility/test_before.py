@@ -22,7 +22,7 @@ from motet import Client, Disclosed, Engine, Model
 from motet.cli.app import app
 from motet.errors import Unauthorized
 from tests.compatibility.make import CALLS, ITEMS, MORE, OPERATOR, OWN, POINTS, STUDIES, predictions
-from tests.scenarios.harness import Program, poll, program, with_free_port
+from tests.scenarios.harness import END, Program, poll, program, with_free_port
 
 BEFORE = Path(__file__).parent / "before"
 
@@ -165,8 +165,8 @@ def answers_are_the_same(name: str, served: Program, clients: dict[str, Client],
     for who, paths in CALLS.items():
         for path in paths:
             headers = {"Authorization": f"Bearer {then['tokens'].get(who, OPERATOR)}"}
-            check(httpx.get(f"{served.url}{path}", headers=headers).json(), then["responses"][path], path)
-    released = httpx.get(f"{served.url}/v1/disclosed").content
+            check(httpx.get(f"{served.url}{path}", headers=headers, timeout=END).json(), then["responses"][path], path)
+    released = httpx.get(f"{served.url}/v1/disclosed", timeout=END).content
     assert released == (BEFORE / name / "release.safetensors").read_bytes()
     check(predictions(clients["ann"].estimate(), inputs(name)), then["active"])
 
@@ -192,7 +192,7 @@ def next_release_is_charged(served: Program, operator: Client, then: Any) -> Non
     version = then["responses"]["/v1/study"]["version"] + 1
     with closing(sqlite3.connect(served.study.with_suffix(".db"), timeout=10)) as database, database:
         database.execute("UPDATE settings SET value = '0' WHERE key = 'next'")
-    poll(lambda: operator.study()["version"] == version, 60, "the next release")
+    poll(lambda: operator.study()["version"] == version, END, "the next release")
     check(operator.study()["budget"], then["after"]["budgets"][str(version)])
     charged, made = ([v for (v,) in served.rows(f"SELECT version FROM {table}")] for table in ("ledger", "releases"))
     assert charged == made == list(range(1, version + 1))

@@ -118,6 +118,7 @@ def test_tuned_settings_can_be_kept() -> None:
     start = MixedEffectRegressor(RBF(50.0), ConstantKernel(1.0))
     best = tune(start, X, y, task=task)
     assert (start.alpha, best.optimizer) == (0.5, None)
+    assert best.tuning_ is not None
     assert best.tuning_.log_evidence == pytest.approx(best.log_evidence_, abs=1e-6)
     again = MixedEffectRegressor(**best.get_params(deep=False)).fit(X, y, task=task)
     np.testing.assert_allclose(again.predict(X, task=task), best.predict(X, task=task), rtol=1e-9)

@@ -143,6 +143,7 @@ def test_numbers_that_are_fixed_stay() -> None:
         "variance of average: intercept × RBF + intercept × RBF",
         "variance of shift: intercept",
     ]
+    assert found.model.common is not None
     K = found.model.common(X[:4])
     assert np.allclose(K / K[0, 0], common(X[:4]) / 3.0)
 

@@ -11,9 +11,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +32,15 @@ from tests.scenarios.harness import END, START, poll
 ROOT = Path(__file__).parents[2]
 PLAY = 300.0  # seconds, of a whole demo beside other tests: alone it takes thirty
 SMALL = ("--clients", "200")  # enough that sharing gains more than the noise takes
+NOW = 1000.0  # seconds, by every clock of what is seen
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes for what is seen on a terminal of this process."""
+    clock = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW)
+    for module in ("motet.cli.demo", "motet.music.demo", "motet.music.view"):
+        monkeypatch.setattr(f"{module}.time", clock)
 
 
 class Playing:
@@ -68,7 +77,7 @@ class Playing:
         """Without an error, and nothing is left of it."""
         assert self.process.wait(START) == 0, self.said
         assert list(self.temporary.iterdir()) == []
-        assert self.processes() == []
+        poll(lambda: not self.processes(), END, "its server and its publisher are gone")
 
     def processes(self) -> list[str]:
         """Commands that run and name a file of the demo: the server's and the publisher's."""
@@ -117,7 +126,7 @@ def test_the_commands_that_it_shows_work_when_pasted(exact: Playing, tmp_path: P
     activate = f"{commands.pop(0)}; " if commands[0].startswith(". ") else ""
     printed = [
         subprocess.run(
-            activate + command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120
+            activate + command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=300
         )
         for command in commands
     ]
@@ -168,11 +177,12 @@ def test_its_last_words_work_in_a_shell_without_motet(tmp_path: Path, monkeypatc
     assert (tmp_path / "own.toml").exists()
 
 
+@pytest.mark.usefixtures("still")
 def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
     playing = Playing(tmp_path, *SMALL, "--seconds", "1")
     playing.ended()
     assert playing.said.endswith("\n".join([*farewell(), ""]))
-    later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), time.monotonic() + 12.2)
+    later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), NOW + 12.2)
     assert later[0] == "Still up at http://127.0.0.1:8001 for 12 s. Try in another terminal:"
     assert any(line.endswith("/me.csv --top 10 --url http://127.0.0.1:8001") for line in later)
     assert not any("send" in line for line in later)  # it would be in no release: the budget is spent
@@ -266,7 +276,7 @@ def state(releases: int, **more: Any) -> State:
     measured = [Measurement(k + 1, 100 * (k + 1), 0.3 * (k + 1), Errors(e, e)) for k, e in enumerate(errors)]
     reached = State(2000, 10_000, exact=False, releases=measured, reference=REFERENCE, **more)
     reached.version, reached.spent = releases, 0.3 * releases
-    reached.arrivals.extend([time.monotonic()] * 100 * releases)
+    reached.arrivals.extend([NOW] * 100 * releases)
     return reached
 
 
@@ -281,8 +291,9 @@ def words(lines: list[str]) -> str:
     return " ".join(word for line in lines for word in line.split() if word not in "│|")
 
 
+@pytest.mark.usefixtures("still")
 def test_the_view_says_how_far_it_is() -> None:
-    text = words(shown(state(3, url="http://127.0.0.1:8000", due=time.time() + 7.2)))
+    text = words(shown(state(3, url="http://127.0.0.1:8000", due=NOW + 7.2)))
     assert "http://127.0.0.1:8000" in text
     assert "300 of 10,000, 150 a second" in text
     assert "3 of 10, the next in 7 s" in text
@@ -290,12 +301,13 @@ def test_the_view_says_how_far_it_is() -> None:
     assert "0.714" in text
 
 
+@pytest.mark.usefixtures("still")
 def test_the_view_before_the_first_release() -> None:
     assert "ε = 3 for 10 releases, none of it spent" in words(shown(state(0)))
     assert "releases none yet" in words(shown(state(0)))
     url = "http://127.0.0.1:8000"
-    assert "none yet, the first in 4 s" in words(shown(state(0, url=url, due=time.time() + 4.2)))
-    assert "none yet, the first is being computed" in words(shown(state(0, url=url, due=time.time() - 9.0)))
+    assert "none yet, the first in 4 s" in words(shown(state(0, url=url, due=NOW + 4.2)))
+    assert "none yet, the first is being computed" in words(shown(state(0, url=url, due=NOW - 9.0)))
 
 
 def test_the_view_fits_a_terminal_and_ends_with_what_the_noise_left() -> None:

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 
 from motet.client.client import Enrolled
-from tests.scenarios.harness import Place
+from tests.scenarios.harness import END, Place
 
 Triple = tuple[float, float, float]  # x, y, noise
 MAX_EXAMPLES = 500  # that a client keeps
@@ -43,9 +43,9 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ending.set()
-        self._thread.join(60)
+        self._thread.join(END)
         if error is None:
-            assert not self._thread.is_alive(), "no answer within a minute"
+            assert not self._thread.is_alive(), "no answer in time"
             self.check()
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class Watcher(Worker):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self.seen: dict[int, str] = {}
-        self._http, self._last = httpx.Client(base_url=place.url, timeout=10), 0
+        self._http, self._last = httpx.Client(base_url=place.url, timeout=END), 0
 
     def __exit__(self, *what: object) -> None:
         super().__exit__(*what)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from motet.errors import NotAllowed, NotReleased, Unauthorized
 from motet.model.spec import from_spec, to_spec
 from motet.study.study import Study
 from tests.oracles import Array, KernelFunction, Problem, direct
-from tests.scenarios.harness import CURVES, OPERATOR, Place, parts, poll, write_study
+from tests.scenarios.harness import CURVES, END, OPERATOR, Place, parts, poll, write_study
 
 NAMES = ("ann", "bob", "cem", "dora", "eve")
 EACH = 14  # examples of a client
@@ -121,7 +121,7 @@ def send_concurrently(running: Place, people: list[Enrolled], data: dict[str, Da
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(END)
         assert not thread.is_alive()
 
 
@@ -221,14 +221,15 @@ def forgotten_was_never(served: Place, operator: Client, eve: Client, study: Stu
     assert operator.release_now() == 2
     assert_same(operator.disclosed(), engine_of(study, data).disclose())
     assert all(map(served.on_disk, outputs + own_inputs))
-    eve.forget_me()
-    assert not any(map(served.on_disk, outputs))
+    if eve.forget_me():  # else it takes longer
+        assert not any(map(served.on_disk, outputs))
+    poll(lambda: not any(map(served.on_disk, outputs)), END, "what is forgotten leaves the disk")
     with pytest.raises(Unauthorized):
         eve.me()
     assert operator.release_now() == 3
     assert_same(operator.disclosed(), engine_of(study, data, without="eve").disclose())
     assert not any(map(served.on_disk, outputs))
-    poll(lambda: not any(map(served.on_disk, own_inputs)), 20, "earlier releases leave the disk")
+    poll(lambda: not any(map(served.on_disk, own_inputs)), END, "earlier releases leave the disk")
     assert served.on_disk(struct.pack(">d", data["dora"].y[0]))
 
 
@@ -240,20 +241,21 @@ def test_a_private_study_releases_by_the_clock_and_ends_with_its_budget(tmp_path
             me.send_many(X, y, ids=["1", "2", "3"])
             with pytest.raises(NotAllowed, match="clock"):
                 operator.release_now()
-            refused = httpx.post(f"{running.url}/v1/releases", headers={"Authorization": f"Bearer {OPERATOR}"})
+            headers = {"Authorization": f"Bearer {OPERATOR}"}
+            refused = httpx.post(f"{running.url}/v1/releases", headers=headers, timeout=END)
             assert refused.status_code == 409
-            poll(lambda: is_released(me), 60, "the first release")
+            poll(lambda: is_released(me), END, "the first release")
             active = me.estimate()
             alone = active.release.estimate(X, y)
             for deviation in (False, True):
                 found, expected = (f.predict(probes, return_std=True)[deviation] for f in (active, alone))
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
-        status = poll(lambda: (now := operator.study())["version"] == 3 and now, 60, "the end of the budget")
+        status = poll(lambda: (now := operator.study())["version"] == 3 and now, END, "the end of the budget")
         assert "all 3 releases" in status["refused"]
         assert status["budget"]["made"] == status["version"] == 3
         assert status["budget"]["left"] < 0.1
         assert status["next_release"] is None
-        poll(lambda: "no more releases: the budget" in running.log(), 60, "the end of the budget in the log")
+        poll(lambda: "no more releases: the budget" in running.log(), END, "the end of the budget in the log")
         assert operator.study()["version"] == operator.disclosed().version == 3
         assert running.rows("select version from ledger") == [(1,), (2,), (3,)]
 

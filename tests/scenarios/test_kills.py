@@ -10,7 +10,7 @@ import numpy as np
 
 from motet import Disclosed, Engine
 from motet.study.study import Study
-from tests.scenarios.harness import CURVES, Parts, Place, parts, poll, program, write_study
+from tests.scenarios.harness import CURVES, END, Parts, Place, parts, poll, program, write_study
 from tests.scenarios.load import Sender, Watcher, load
 
 NAMES = ("ann", "bob", "cem", "dora")
@@ -44,13 +44,13 @@ def wait_for_answers(senders: list[Sender], more: int) -> None:
         return sum(sender.answers for sender in senders)
 
     enough = answers() + more
-    poll(lambda: answers() >= enough, 60, f"{more} more answers")
+    poll(lambda: answers() >= enough, END, f"{more} more answers")
 
 
 def wait_for_releases(watcher: Watcher) -> None:
     """Some by one publisher, so that it folds what changed in between."""
     before = max(watcher.seen, default=0)
-    poll(lambda: max(watcher.seen, default=0) > before + 2, 60, "releases go on")
+    poll(lambda: max(watcher.seen, default=0) > before + 2, END, "releases go on")
 
 
 def check(place: Place, senders: list[Sender], watcher: Watcher) -> None:
@@ -73,10 +73,10 @@ def released_all(place: Place) -> Disclosed:
     """The served release, once it has all that there is."""
     (newest,) = place.rows("select sequence from head")[0]
     (version,) = poll(
-        lambda: place.rows(f"select version from releases where sequence = {newest} limit 1"), 60, "the last release"
+        lambda: place.rows(f"select version from releases where sequence = {newest} limit 1"), END, "the last release"
     )[0]
     with place.client() as anyone:
-        poll(lambda: anyone.study()["version"] >= version, 60, "it is served")
+        poll(lambda: anyone.study()["version"] >= version, END, "it is served")
         return anyone.disclosed()
 
 
@@ -128,12 +128,14 @@ def test_kills_at_every_point_of_a_write_and_of_a_release(tmp_path: Path) -> Non
             for point in ("caught up", "ledger", "publication", "ledger", "publication"):
                 running.fall("publisher", point, int(rng.integers(1, 3)) if point == "caught up" else 1)
                 check_ledger(running)
+            running.start("publisher")
             for point in ("before commit", "after commit") * 3:
                 running.fall("server", point, int(rng.integers(1, 30)))
+                running.start("server")
                 wait_for_answers(senders, 5)
             with running.client() as anyone:
-                poll(lambda: anyone.study()["refused"], 60, "the end of the budget")
-                poll(lambda: max(watcher.seen) == BUDGET, 20, "the last release is served")
+                poll(lambda: anyone.study()["refused"], END, "the end of the budget")
+                poll(lambda: max(watcher.seen) == BUDGET, END, "the last release is served")
         check(running, senders, watcher)
         check_ledger(running)
         assert len(running.rows("select version from ledger")) == BUDGET
@@ -159,9 +161,9 @@ def test_a_kill_between_a_removal_and_the_scrubbing_leaves_nothing_on_the_disk(t
             forgetting = threading.Thread(target=me.forget_me, daemon=True)
             forgetting.start()
             running.fell("server")
-            forgetting.join(30)
+            forgetting.join(END)
             assert not forgetting.is_alive()
-            assert not any(map(running.on_disk, secrets))
+            poll(lambda: not any(map(running.on_disk, secrets)), END, "what is removed leaves the disk")
             assert running.on_disk(struct.pack(">d", -1.5))
             assert [example["y"] for example in other.examples()] == [-1.5]
 
@@ -178,4 +180,4 @@ def test_when_all_have_left_a_new_publisher_replaces_the_release_that_has_them(t
         running.start("publisher")
         assert operator.release_now() == 2
         assert not len(operator.disclosed().inputs)
-        poll(lambda: not running.on_disk(struct.pack("<d", 0.123456)), 20, "its input leaves the disk")
+        poll(lambda: not running.on_disk(struct.pack("<d", 0.123456)), END, "its input leaves the disk")

@@ -95,12 +95,12 @@ def test_at_a_terminal_it_speaks_plainly_and_over_tls_and_ctrl_c_stops_it(
         (token,) = re.findall(r"^operator token, shown once: (\S{43})$", at.screen, re.MULTILINE)
         assert f"Scenario is served at {url} (Ctrl-C stops it).\nNext, in another terminal:\n" in at.screen
         assert f"  export MOTET_URL={url}\n  export MOTET_OPERATOR_TOKEN={token}\n  motet enroll " in at.screen
-        with httpx.Client(verify=context) as http, Client(url, token, http=http) as operator:
+        with httpx.Client(verify=context, timeout=END) as http, Client(url, token, http=http) as operator:
             (ann,) = operator.enroll(["ann"])
             with Client(url, ann.token, http=http) as me:
                 assert me.send([0.5], 1.0).count == 1
             assert operator.release_now() == 1
-        with httpx.Client() as stranger, pytest.raises(httpx.ConnectError, match="certificate"):
+        with httpx.Client(timeout=END) as stranger, pytest.raises(httpx.ConnectError, match="certificate"):
             stranger.get(f"{url}/healthz")
         trusted = {"MOTET_URL": url, "SSL_CERT_FILE": str(certfile.with_name("authority.pem"))}
         sent = run("send", table(tmp_path / "own.csv", "client,x,y\nann,1.5,2\n"), MOTET_TOKEN=ann.token, **trusted)
@@ -179,7 +179,7 @@ def test_a_signal_under_load_ends_it_and_nothing_acknowledged_is_lost(tmp_path: 
         acknowledged: list[str] = []
         sending = threading.Thread(target=send_until_refused, args=(served, ann.token, acknowledged), daemon=True)
         sending.start()
-        poll(lambda: len(acknowledged) > 50, 60, "examples are taken")
+        poll(lambda: len(acknowledged) > 50, END, "examples are taken")
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(END) == 0, served.log()
         sending.join(END)
@@ -190,7 +190,8 @@ def test_a_signal_under_load_ends_it_and_nothing_acknowledged_is_lost(tmp_path: 
 
 
 def send_until_refused(served: Program, token: str, acknowledged: list[str]) -> None:
-    with httpx.Client(base_url=served.url, headers={"Authorization": f"Bearer {token}"}) as http:
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=served.url, headers=headers, timeout=END) as http:
         for number in range(100_000):
             try:
                 answer = http.post("/v1/examples", json={"examples": [{"id": f"{number}", "x": [0.5], "y": 1.0}]})

@@ -17,6 +17,7 @@ import pytest
 from motet import Engine, Model
 from motet.study.study import Study
 from tests.pages import ROOT, Session, check
+from tests.scenarios.harness import END
 
 FILES = (("patients", "y"), ("later", "y"), ("curves", "mean"))
 Curves: TypeAlias = dict[str, dict[float, float]]  # of each patient: hours, and what was measured or predicted then
@@ -32,7 +33,8 @@ def read(path: Path, column: str) -> Curves:
 
 def requests(session: Session) -> Counter[tuple[str, str]]:
     """How often each call was answered so far: its method and route."""
-    text = httpx.get(f"{session.url}/metrics", headers={"Authorization": f"Bearer {session.operator}"}).text
+    headers = {"Authorization": f"Bearer {session.operator}"}
+    text = httpx.get(f"{session.url}/metrics", headers=headers, timeout=END).text
     found = Counter[tuple[str, str]]()
     for method, route, times in re.findall(r'motet_requests_total\{method="(\w+)",route="([^"]+)".*\} (\S+)', text):
         found[method, route] += int(float(times))
@@ -62,7 +64,7 @@ def test_three_sites_one_of_them_passive(tmp_path: Path) -> None:
             check(step)
             if step.commands.title in ("South", "Islands"):
                 counted[step.commands.title] = requests(session)
-        told = httpx.get(f"{session.url}/v1/study").json()["budget"]
+        told = httpx.get(f"{session.url}/v1/study", timeout=END).json()["budget"]
     asked = counted["Islands"] - counted["South"]
     assert set(asked) == {("GET", "/v1/disclosed"), ("GET", "/metrics")}  # the latter is ours
 

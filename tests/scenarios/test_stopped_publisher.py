@@ -37,13 +37,13 @@ def test_a_stopped_publisher_neither_keeps_its_server_nor_disturbs_the_next(tmp_
         running.process.kill()  # the publisher cannot notice
         running.process.wait(END)
         running.start()
-        poll(lambda: running.rows("select count(*) from releases")[0][0] > 2, 60, "releases of the other publisher")
+        poll(lambda: running.rows("select count(*) from releases")[0][0] > 2, END, "releases of the other publisher")
         os.kill(stopped[0], signal.SIGCONT)
         poll(lambda: not is_running(stopped[0]), END, "the publisher of the killed server ends")
         stop(running, stopped)
         running.process.terminate()
         assert running.process.wait(END) == 0
-        assert not is_running(stopped[1])
+        poll(lambda: not is_running(stopped[1]), END, "its publisher is killed")
         assert states(Study.load(running.study)) == {}
     finally:
         running.process.kill()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.scenarios.harness import CURVES, OPERATOR, program, write_study
+from tests.scenarios.harness import CURVES, END, OPERATOR, program, write_study
 
 EXACT = CURVES + '[release]\npolicy = "exact"\nevery = "1h"\n'
 STRANGERS = 1100
@@ -32,7 +32,7 @@ def test_a_thousand_half_requests_keep_nobody_waiting(tmp_path: Path) -> None:
         port = int(served.url.rpartition(":")[2])
         held.enter_context(descriptors(2 * USUAL_DESCRIPTORS))
         for _ in range(STRANGERS):
-            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", port), END))
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
         with served.client(OPERATOR) as operator:  # a new connection
             (ann,) = operator.enroll(["ann"])

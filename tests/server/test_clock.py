@@ -11,7 +11,7 @@ import pytest
 from motet.store.backup import back_up
 from motet.store.releases import next_release, refusal
 from motet.store.restore import restore
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT as SERVED
 from tests.server.world import world
 from tests.store.local_study import EVERY, EXACT, PRIVATE, LocalStudy, local_study, reopened, states
@@ -90,8 +90,8 @@ def test_a_release_that_does_not_come_is_reported_once(tmp_path: Path, caplog: p
     """The publisher does not move, and its release was due in 1970."""
     with caplog.at_level(logging.ERROR, logger="motet.service"):
         for w in world(tmp_path, SERVED):
-            poll(lambda: caplog.messages, 30, "a line of the log")
+            poll(lambda: caplog.messages, END, "a line of the log")
             for _ in range(3):
-                asyncio.run_coroutine_threadsafe(w.service.refresh(), w.loop).result(10)
+                asyncio.run_coroutine_threadsafe(w.service.refresh(), w.loop).result(END)
             assert len(caplog.messages) == 1
             assert caplog.messages[0].startswith("the release of 1970-01-01 01:16:40 UTC is late")

@@ -20,10 +20,9 @@ import trustme
 from motet.server import connections
 from motet.server.connections import MAX_HEADERS, BoundedConnection, Listener, network
 from motet.server.streams import PiecewiseResponse
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import running
 
-END = 20.0  # seconds in which a busy machine ends a wait of half a second
 LARGE = 10_000_000
 
 
@@ -63,7 +62,7 @@ def address() -> Iterator[tuple[str, int]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HEAD_SECONDS", "BODY_SECONDS", "WRITE_SECONDS"):
-        monkeypatch.setattr(connections, name, 0.5)
+        monkeypatch.setattr(connections, name, 1.5)
 
 
 def said(connection: socket.socket, seconds: float = END) -> bytes:
@@ -98,9 +97,10 @@ UNFINISHED = [b"", HALF, GET + HALF, POST % (b"/read", 1000), GET + POST % (b"/r
 def test_a_request_that_does_not_end_is_ended(dripping: bool) -> None:
     """Whether its sender is silent, or sends a byte now and then."""
     with served() as address, ExitStack() as held:
-        senders = {begin: held.enter_context(socket.create_connection(address)) for begin in UNFINISHED}
-        for begin, connection in senders.items():
-            connection.sendall(begin)
+        senders = {}
+        for begin in UNFINISHED:
+            senders[begin] = held.enter_context(socket.create_connection(address))
+            senders[begin].sendall(begin)
         deadline = time.monotonic() + END
         while dripping and any(map(drip, senders.values())):
             assert time.monotonic() < deadline
@@ -124,11 +124,12 @@ def drip(connection: socket.socket) -> bool:
 
 
 def test_a_slow_body_is_read_if_it_is_not_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer than a body without bytes may, and less than these bytes may."""
     monkeypatch.setattr(connections, "BODY_SECONDS", 1.0)
-    monkeypatch.setattr(connections, "BODY_BYTES_PER_SECOND", 200)
+    monkeypatch.setattr(connections, "BODY_BYTES_PER_SECOND", 100 / END)
     with served() as address, socket.create_connection(address) as connection:
-        connection.sendall(POST % (b"/read", 1200))
-        for _ in range(12):
+        connection.sendall(POST % (b"/read", 1200) + b"a" * 100)
+        for _ in range(11):
             time.sleep(0.15)
             connection.sendall(b"a" * 100)
         connection.shutdown(socket.SHUT_WR)
@@ -149,8 +150,10 @@ def test_a_reader_that_does_not_read_is_cut_off() -> None:
             assert len(said(connection)) < LARGE
 
 
-def test_crowds_are_refused_and_nobody_else() -> None:
+def test_crowds_are_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections without a head make room, after a moment, for one that may have a head."""
+    for name in ("HEAD_SECONDS", "EVICTION_SECONDS"):  # so none ends by itself, and the moment is ours to choose
+        monkeypatch.setattr(connections, name, 3600.0)
     with served(limit=10) as address, ExitStack() as held:
         crowd = [held.enter_context(socket.create_connection(address)) for _ in range(10)]
         for connection in crowd:
@@ -159,6 +162,8 @@ def test_crowds_are_refused_and_nobody_else() -> None:
         with socket.create_connection(address) as newcomer:
             newcomer.sendall(GET)
             statuses.append(status(said(newcomer)))
+
+        monkeypatch.setattr(connections, "EVICTION_SECONDS", 0.5)
 
         def admitted() -> bool:
             with socket.create_connection(address) as newcomer:
@@ -268,8 +273,9 @@ def encrypted(authority: trustme.CA, address: tuple[str, int]) -> Iterator[ssl.S
         yield connection
 
 
-def test_handshakes_make_room(authority: trustme.CA, tls: dict[str, Any]) -> None:
+def test_handshakes_make_room(authority: trustme.CA, tls: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Long before they end by themselves, but for a newcomer only."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 3600.0)
     with served(**tls, limit=3) as address, ExitStack() as held:
         crowd = [held.enter_context(socket.create_connection(address)) for _ in range(2)]
         served_one = held.enter_context(encrypted(authority, address))
@@ -281,7 +287,7 @@ def test_handshakes_make_room(authority: trustme.CA, tls: dict[str, Any]) -> Non
                 answers.append(newcomer.recv(65536))
             return bool(answers)
 
-        poll(admitted, connections.HEAD_SECONDS - 2, "a newcomer is served")
+        poll(admitted, END, "a newcomer is served")
         assert answers[0].startswith(b"HTTP/1.1 200")
         assert said(crowd[0]) == b""
         served_one.sendall(GET)
@@ -315,9 +321,16 @@ def test_a_handshake_that_does_not_end_is_ended(
             with socket.create_connection(address) as refused:
                 assert said(refused) == b""
             assert said(first) == said(second) == b""
-        with encrypted(authority, address) as connection:
-            connection.sendall(GET)
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        answers = []
+
+        def served_now() -> bool:
+            with suppress(OSError), encrypted(authority, address) as connection:  # we too have half a second
+                connection.sendall(GET)
+                answers.append(connection.recv(65536))
+            return any(answers)
+
+        poll(served_now, END, "there is room again")
+        assert answers[-1].startswith(b"HTTP/1.1 200")
 
 
 # --- what no client sends ---

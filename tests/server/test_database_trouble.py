@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, world
 
 
@@ -30,7 +30,7 @@ def test_a_database_that_was_deleted_takes_nothing(
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "busy")
         assert "the database's files were deleted or replaced" in answer.json()["error"]["message"]
         assert answer.headers["Retry-After"]
-    poll(lambda: "deleted or replaced" in caplog.text, 10, "an error in the log")
+    poll(lambda: "deleted or replaced" in caplog.text, END, "an error in the log")
     assert (tmp_path / "study.db").exists() == replaced
 
 

@@ -17,7 +17,7 @@ import pytest
 from motet.server.publisher import TICK_SECONDS
 from motet.store import releases
 from motet.store.examples import Addition, Example, to_bytes
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import ONE, PRIVATE, World, shown, world
 
 LIMIT = 5  # examples of a client, as the study says
@@ -25,7 +25,7 @@ LIMIT = 5  # examples of a client, as the study says
 
 def twins(folder: Path, text: str = PRIVATE) -> Iterator[tuple[World, World]]:
     """Two servers that add the same noise."""
-    same = {"noise": lambda total, deviation: total + round(deviation)}
+    same: dict[str, Any] = {"noise": lambda total, deviation: total + round(deviation)}
     yield from zip(world(folder / "quiet", text, **same), world(folder / "busy", text, **same))
 
 
@@ -97,7 +97,7 @@ def test_the_stream_tells_of_releases_and_of_nothing_else(tmp_path: Path, monkey
                 assert [len(lines) for lines in heard] == [3 * (version - 1)] * 2
                 for w in (quiet, busy):
                     w.release()
-                poll(partial(have_all, heard, 3 * version), 30, "both streams tell of it")
+                poll(partial(have_all, heard, 3 * version), END, "both streams tell of it")
         assert heard[0] == heard[1]
         assert [line for line in heard[0] if line.startswith("data")] == [
             'data: {"version": 1}',
@@ -174,4 +174,4 @@ def listening(w: World) -> Iterator[list[str]]:
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
         yield heard
-        thread.join(60)
+        thread.join(END)

@@ -18,7 +18,7 @@ from motet.store.examples import Addition, Example, to_bytes
 from motet.store.releases import StoredRelease, current
 from motet.store.schema import releases
 from motet.store.store import Store
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, World, world
 from tests.store.local_study import EXACT as LOCAL
 from tests.store.local_study import LocalStudy, local_study, states
@@ -187,8 +187,8 @@ def test_a_release_that_cannot_be_read_ends_nothing(exact: World, caplog: pytest
     assert exact.release() == 1
     with exact.service.store.transaction() as connection:
         connection.execute(releases.insert().values(version=2, sequence=0, made=1.0, data=b"damaged", noisy=None))
-    poll(lambda: "no news from the database" in caplog.text, 30, "the failure is logged")
+    poll(lambda: "no news from the database" in caplog.text, END, "the failure is logged")
     with exact.service.store.transaction() as connection:
         connection.execute(releases.delete().where(releases.c.version == 2))
-    poll(lambda: "the database answers again" in caplog.text, 30, "it is looked for again")
+    poll(lambda: "the database answers again" in caplog.text, END, "it is looked for again")
     assert exact.call("GET", "/v1/disclosed").status_code == 200

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios.harness import poll
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, world
 
 WITHDRAWALS = {
@@ -68,17 +68,17 @@ def test_changes_that_waited_are_refused(exact: World, kind: str, write: str) ->
 
     def wait(_: object) -> None:
         begun.set()
-        may_end.wait(30)
+        may_end.wait(END)
 
     method, path, body = WRITES[write]
     exact.service.writer.submit(wait)
-    begun.wait(30)
+    begun.wait(END)
     with ThreadPoolExecutor() as threads:
         withdrawal = threads.submit(withdraw, exact, kind)
-        poll(lambda: exact.service.writer.waiting == 1, 10, "the withdrawal waits")
+        poll(lambda: exact.service.writer.waiting == 1, END, "the withdrawal waits")
         change = threads.submit(exact.call, method, path, "own", json=body)
-        poll(lambda: exact.service.writer.waiting == 2, 10, "the change waits")
+        poll(lambda: exact.service.writer.waiting == 2, END, "the change waits")
         may_end.set()
-        assert withdrawal.result(30).status_code == 200
-        assert change.result(30).status_code == 401
+        assert withdrawal.result(END).status_code == 200
+        assert change.result(END).status_code == 401
     assert stored(exact) == ([] if kind == "forget" else [("1", 1.0)])

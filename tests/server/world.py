@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from motet.store.clients import hash_token
 from motet.store.releases import pin
 from motet.store.store import Store
 from motet.study.study import Study
+from tests.scenarios.harness import END, poll
 
 EXACT = """
 [study]
@@ -80,7 +81,7 @@ class World:
 
     def refresh(self) -> None:
         """Let the server look for a release now."""
-        asyncio.run_coroutine_threadsafe(self.service.refresh(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.service.refresh(), self.loop).result(END)
 
 
 @contextmanager
@@ -94,16 +95,15 @@ def running(
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started and thread.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.005)
+    poll(lambda: server.started or not thread.is_alive(), END, "the server starts")
     yield f"http://127.0.0.1:{listener.getsockname()[1]}", loop
     server.should_exit = True
-    thread.join(30)
+    thread.join(END)
     loop.close()
 
 
-def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
+def world(folder: Path, text: str, *, rates: Callable[[], float] = time.monotonic, **changes: Any) -> Iterator[World]:
+    """``rates`` is the clock by which callers are told to wait; other changes are the publisher's."""
     folder.mkdir(exist_ok=True)
     (folder / "study.toml").write_text(text, encoding="utf-8")
     study = Study.load(folder / "study.toml")
@@ -111,8 +111,8 @@ def world(folder: Path, text: str, **changes: Any) -> Iterator[World]:
     store = Store(study.store_url)
     pin(store, study, now=now[0])
     publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
-    app = create_app(study, lambda: Service(study, store, hash_token("operator's")))
-    with running(app) as (url, loop), httpx.Client(base_url=url) as http:
+    app = create_app(study, lambda: Service(study, store, hash_token("operator's"), clock=rates))
+    with running(app) as (url, loop), httpx.Client(base_url=url, timeout=END) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
         found = World(http, loop, app.state.service, publisher, now, tokens, {})
         made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()
@@ -132,11 +132,11 @@ def shown(answer: httpx.Response) -> dict[str, str]:
 
 def connected(world: World) -> socket.socket:
     address = world.http.base_url
-    return socket.create_connection((address.host, address.port or 80), 1.0)
+    return socket.create_connection((address.host, address.port or 80), END)
 
 
 def raw(world: World, *pieces: bytes) -> bytes:
-    """All that the server answers on one connection, until it closes it or is silent for a while."""
+    """All that the server answers on one connection, until it closes it."""
     answer = b""
     with connected(world) as connection, suppress(OSError):
         for piece in pieces:

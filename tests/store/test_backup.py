@@ -30,7 +30,7 @@ from motet.store.clients import summary
 from motet.store.releases import Gap, current_ledger, gaps
 from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
-from tests.scenarios.harness import CURVES, parts, poll, write_study
+from tests.scenarios.harness import CURVES, END, parts, poll, write_study
 from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, states
 
 
@@ -430,12 +430,12 @@ def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None
         with running.operator() as operator:
             (ann,) = operator.enroll(["ann"])
         with sending(running.client(ann.token)) as sent:
-            poll(lambda: sent and version_at(running.url), 30, "a release")
+            poll(lambda: sent and version_at(running.url), END, "a release")
             for k in range(3):
                 before = len(sent)
                 manifest = back_up(study, tmp_path / f"{k}.zip")
                 made.append((sent[before - 1], manifest, sent[-1] + 1))  # one may be on its way
-                poll(partial(_more, sent, before), 30, "writes go on")
+                poll(partial(_more, sent, before), END, "writes go on")
                 assert set(states(study).values()) <= {"skipped"}
     for k, (least, manifest, most) in enumerate(made):
         done = restore(tmp_path / f"{k}.zip", tmp_path / str(k), now=manifest.made)

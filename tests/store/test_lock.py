@@ -13,6 +13,7 @@ import pytest
 
 from motet.errors import InvalidStore
 from motet.store.store import Store
+from tests.scenarios.harness import END
 
 
 @pytest.fixture
@@ -60,5 +61,5 @@ def test_a_server_that_was_killed_leaves_it_to_the_next(tmp_path: Path) -> None:
         assert server.stdout.readline() == b"locked\n"
         assert f"by process {server.pid}:" in refusal(database)
         server.kill()
-        server.wait(30)
+        server.wait(END)
         Store(f"sqlite:///{database}", serving=True).close()

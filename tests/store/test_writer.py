@@ -14,6 +14,7 @@ from motet.store import examples
 from motet.store.examples import Addition
 from motet.store.store import Store
 from motet.store.writer import Writer
+from tests.scenarios.harness import END
 from tests.store.empty_store import enrolled, example
 
 
@@ -23,10 +24,10 @@ def paused(writer: Writer) -> tuple[threading.Event, threading.Event]:
 
     def wait(_: Connection) -> None:
         begun.set()
-        may_end.wait(10)
+        may_end.wait(END)
 
     writer.submit(wait)
-    begun.wait(10)
+    begun.wait(END)
     return begun, may_end
 
 
@@ -56,7 +57,7 @@ def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
         writer.submit(add)
     may_end.set()
     writer.close()
-    assert [future.result(10).accepted for future in taken] == [1, 0]
+    assert [future.result(END).accepted for future in taken] == [1, 0]
     with pytest.raises(Busy):
         writer.submit(add)
 
@@ -74,9 +75,9 @@ def test_a_database_that_fails_answers_nobody_with_success(
         patch.setattr(store, "transaction", fail)
         for _ in range(2):
             with pytest.raises(Busy, match="cannot be used now: disk full; try again later"):
-                writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10)
+                writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END)
     caplog.set_level("INFO")
-    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(10).accepted == 1
+    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END).accepted == 1
     writer.close()
     assert [record.message for record in caplog.records] == [
         "the database cannot be written: disk full",
@@ -91,5 +92,5 @@ def test_who_went_away_stops_nobody_else(store: Store) -> None:
     first, second = (writer.submit(Addition.of(ann.id, [example(id)], 9)) for id in ("gone", "here"))
     assert first.cancel()
     may_end.set()
-    assert second.result(10).count == 1
+    assert second.result(END).count == 1
     writer.close()

@@ -10,6 +10,7 @@ import logging
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from motet.server.rates import Buckets
@@ -24,9 +25,9 @@ MAX_KIND_LETTERS = 200
 class Throttle(logging.Filter):
     """Leaves out most of very many lines that differ only in their values; the next one has their number."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._lines = Buckets()
+        self._lines = Buckets(clock)
         self._left_out: Counter[str] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:

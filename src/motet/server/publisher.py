@@ -7,10 +7,7 @@ changed, so that its existence reveals nothing.
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,7 +41,6 @@ from motet.text import count, utc
 
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
-STOP_SECONDS = 2.0  # for a release that is under way
 CLIENTS_PER_QUERY = 500
 CLOCK_SECONDS = 60.0  # that a clock may be set back without notice
 CLOCK = (
@@ -326,31 +322,14 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
         time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
 
-def main(study_path: str, log_format: LogFormat, log_level: LogLevel) -> None:
-    """Run until standard input closes, and so until the server ends that started this process.
-
-    A release that takes longer than ``STOP_SECONDS`` then is not made: nothing is lost, for the database has all.
-    """
+def main(study_path: str, log_format: LogFormat, log_level: LogLevel, *, until: Callable[[], bool]) -> None:
+    """Open a study and its store, and run."""
     log_to_stderr(log_format, log_level)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server stops it
-    stop = threading.Event()
-
-    def listen() -> None:
-        sys.stdin.read()
-        stop.set()
-        time.sleep(STOP_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
     try:
         study = Study.load(study_path)
         store = Store(study.store_url)
     except MotetError as error:
         LOG.error("cannot start: %s", error)
         sys.exit(1)
-    run(store, study, until=stop.is_set)
+    run(store, study, until=until)
     store.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from motet.errors import Busy
@@ -16,12 +16,13 @@ MAX_WAITING = 50
 class Buckets:
     """Token buckets, one for each client or address; if there are too many, the longest unused is forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._levels: dict[str, tuple[float, float]] = {}  # calls left, and when
 
     def seconds_to_wait(self, key: str, rate: float, *, capacity: float) -> float | None:
         """None if a call is allowed now, which takes one from a bucket that is filled at the ``rate``."""
-        now = time.monotonic()
+        now = self._clock()
         level, before = self._levels.pop(key, (capacity, now))
         level = min(capacity, level + (now - before) * rate)
         self._levels[key] = (level - 1.0 if level >= 1.0 else level, now)

@@ -191,7 +191,7 @@ def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) ->
     """A publisher in a process of its own, started again when it fails, stopped with the server."""
     stop = threading.Event()
     running: list[subprocess.Popen[bytes]] = []
-    command = [sys.executable, "-m", "motet.server.publisher", str(path), log_format, log_level]
+    command = [sys.executable, "-m", "motet.server.child", str(path), log_format, log_level]
 
     def supervise() -> None:
         if hasattr(signal, "pthread_sigmask"):  # Ctrl-C is for the server; its children inherit this
@@ -218,3 +218,4 @@ def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) ->
         supervisor.join(PUBLISHER_STOP_SECONDS)
         for process in running:
             process.kill()  # a stopped process does not notice anything
+        supervisor.join(PUBLISHER_STOP_SECONDS)

@@ -58,10 +58,16 @@ MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are n
 
 
 class Service:
-    """One study in a running server."""
+    """One study in a running server. The clock, of rates, is an argument for tests."""
 
     def __init__(
-        self, study: Study, store: Store, operator: str, *, reached: Callable[[str], None] = lambda _: None
+        self,
+        study: Study,
+        store: Store,
+        operator: str,
+        *,
+        reached: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.study, self.store = study, store
         self._loop = asyncio.get_running_loop()
@@ -76,8 +82,8 @@ class Service:
         )
         self.bodies = Bodies(study)
         self._operator = operator  # the hash of the operator's token
-        self._requests = Buckets()  # by client
-        self._failures = Buckets()  # of tokens, by network
+        self._requests = Buckets(clock)  # by client
+        self._failures = Buckets(clock)  # of tokens, by network
         self._turns = Turns()
         self._client_ids: dict[str, str] = {}  # by the hash of a token
         self._access: str | None = None  # changes when any token becomes invalid
