@@ -25,7 +25,7 @@ from motet.kernels import RBF, ConstantKernel, Identity, On
 
 Prediction: TypeAlias = tuple[Array, Array]
 PENALTIES = np.logspace(-3, 3, 25)  # of separate fits, inputs scaled
-MAX_CATEGORIES = 255  # of scikit-learn's gradient boosting
+MAX_RESTARTED_ROWS = 300  # above which a Gaussian process would take minutes
 
 
 class Learner(Protocol):
@@ -153,7 +153,7 @@ class Boosting(Refitting):
 class GaussianProcess:
     """scikit-learn's Gaussian process on rows with their task: smooth average, and within a task a shift.
 
-    The kernel is c₁ RBF(x) + [same task] · (c₂ + c₃ RBF(x)) + noise, tuned from three starts.
+    The kernel is c₁ RBF(x) + [same task] · (c₂ + c₃ RBF(x)) + noise, tuned from three starts if rows are few.
     """
 
     name = "Gaussian process, labelled kernel"
@@ -165,7 +165,8 @@ class GaussianProcess:
         smooth = [On(RBF(np.ones(len(columns)), (1e-2, 1e2)), columns) for _ in range(2)]
         shift = ConstantKernel(1.0) + ConstantKernel(1.0) * smooth[1]
         kernel = ConstantKernel(1.0) * smooth[0] + On(Identity(), [len(columns)]) * shift + WhiteKernel(0.1)
-        self.process = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=2, random_state=0)
+        restarts = 2 if len(rows) < MAX_RESTARTED_ROWS else 0
+        self.process = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=restarts, random_state=0)
         self._fit(self.process, rows)
         self.tuned = self.process
 

@@ -191,3 +191,16 @@ def test_a_mixed_model_by_its_kernel() -> None:
     reg = MixedEffectRegressor(None, Linear([[1, 0], [0, 1]]), bias="linear")
     reg.fit(data[["Days"]].to_numpy(float), data.Reaction, task=data.Subject)
     assert -2 * reg.log_evidence_ == pytest.approx(1743.628, abs=1e-3)
+
+
+def test_intercepts_and_slopes_may_correlate() -> None:
+    """Who starts high rises fast: one row of a new task then tells of its slope too."""
+    rng = np.random.default_rng(3)
+    level, task = rng.normal(size=40), np.repeat(np.arange(40), 6)
+    X = rng.uniform(5, 15, size=(len(task), 1))
+    y = X[:, 0] * level[task] + 0.3 * rng.normal(size=len(task))
+    reg = MixedEffectRegressor().fit(X, y, task=task)
+    estimate = reg.disclosed_.estimate([[5.0]], [10.0])  # its slope is 2
+    mean, std = estimate.predict([[15.0]], return_std=True)
+    assert mean[0] == pytest.approx(30.0, abs=3.0)
+    assert std[0] < 2.0
