@@ -33,6 +33,7 @@ ROUGH_PRECISION = 1e-2  # of the searches from several starts, of which one is f
 MAX_STEPS, MAX_TRIES = 60, 12
 ROUNDING = 1e-10  # of the outputs
 MAX_STEP, MAX_STEP_TO_ZERO = 2.0, 8.0  # of a logarithm, and of that of a small variance that becomes smaller
+TOWARDS_ZERO = 0.9  # of a covariance's root in one step: at 0 itself its gradient is 0, and the search would stay there
 SMALL_VARIANCE = 0.05  # of a component, in units of the noise's
 FLAT, VAGUE = 1e-7, 0.1  # of the largest curvature; of a flat direction, along which data tell nothing apart
 STARTS = (  # the noise's share of the variance, and length scales in units of the inputs' spread
@@ -234,7 +235,9 @@ def _step_limits(components: Components) -> tuple[Array, Array]:
         if component.has_own_scale:
             size = np.sqrt(np.maximum(np.diag(innermost(component.kernel).C), 1e-12))
             sizes = [MAX_STEP * float(size[a]) for a, _ in zip(*np.tril_indices(len(size)))]
-            down, up = [*down, *sizes], [*up, *sizes]
+            is_diagonal = np.equal(*np.tril_indices(len(size)))
+            down += np.where(is_diagonal, TOWARDS_ZERO * component.kernel.theta, sizes).tolist()
+            up += sizes
         else:
             count = len(component.scaled.theta)
             is_small = component.size(components.X) < SMALL_VARIANCE
