@@ -1,8 +1,9 @@
 """What a model is without any setting: structure, scales and landmarks from the inputs alone, numbers to start from.
 
-The average is smooth beside a linear bias; a shift is an intercept, slopes and a smooth part. What lies high often rises
-fast, so intercept and slopes may correlate. All kernels read inputs that are scaled inside, so that units do not matter
-and nobody else need know them. Which of these parts the data ask for, and how large they are, is for the evidence to say.
+The average is smooth beside a linear bias; a shift is an intercept, slopes and a smooth part. What lies high often
+rises fast, so intercept and slopes may correlate. All kernels read inputs that are scaled inside, so that units do not
+matter and nobody else need know them. Which of these parts the data ask for, and how large they are, is for the
+evidence to say.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from motet.arrays import Array
-from motet.kernels import RBF, ConstantKernel, DotProduct, Kernel, Linear, Scaled
+from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Linear, Scaled
+from motet.learning.components import leaves
 from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
@@ -87,10 +89,13 @@ def bias(given: Any, X: Array) -> Bias:
 
 
 def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS) -> BasisSpec | None:
-    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks."""
+    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks.
+
+    Levels that only have a name always grow: none of them tells of another.
+    """
     if given != "auto":
         return given
-    if common is None or len(inputs) <= most:
+    if common is None or len(inputs) <= most or any(type(leaf) is Identity for leaf, _ in leaves(common)):
         return None
     return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs))
 

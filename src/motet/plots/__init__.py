@@ -51,7 +51,9 @@ def individuals(
     chosen = list(reg.tasks_[:MAX_TASKS] if tasks is None else tasks)
     for task, colour, marker in zip(chosen, cycle(COLOURS), cycle(MARKERS)):
         if task not in reg.tasks_:
-            raise UnknownTask(f"no rows of task {task!r} were learned; tasks are {', '.join(map(repr, reg.tasks_[:5]))}…")
+            raise UnknownTask(
+                f"no rows of task {task!r} were learned; tasks are {', '.join(map(repr, reg.tasks_[:5]))}…"
+            )
         mean, std = reg.engine_.predict_many([task] * len(X), X, return_std=True)
         _curve(ax, X[:, at], mean, std, band, colour, str(task), labelled_band=False)
         rows, y, _ = reg.engine_.examples(task)
@@ -87,7 +89,9 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
     a 95 % interval.
     """
     is_pair = isinstance(profile, (tuple, list))
-    values, evidence = (np.asarray(part, float) for part in (profile if is_pair else (profile.values, profile.log_evidence)))
+    values, evidence = (
+        np.asarray(part, float) for part in (profile if is_pair else (profile.values, profile.log_evidence))
+    )
     if values.shape != evidence.shape or values.ndim != 1 or not len(values):
         raise WrongDimension(f"expected as many values as log evidences, got shapes {values.shape}, {evidence.shape}")
     ax = _axes(ax)
