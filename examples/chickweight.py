@@ -7,4 +7,4 @@ from examples.rows import load
 
 if __name__ == "__main__":
     rows = load("datasets", "ChickWeight", ["Time"], "weight", "Chick")
-    study("chickweight", rows, ("days", "weight (g)"))
+    study("chickweight", rows, ("days", "weight (g)"), seeds=3, folds=4)

@@ -228,7 +228,7 @@ class BoostedMixedModel(Refitting):
     name = "GPBoost"
 
     def fit(self, rows: Rows) -> None:
-        import gpboost
+        import gpboost  # type: ignore[import-not-found]
 
         effects = gpboost.GPModel(group_data=rows.task, likelihood="gaussian")
         settings = {"learning_rate": 0.05, "max_depth": 3, "min_data_in_leaf": 5, "verbose": -1}

@@ -66,7 +66,7 @@ class Scores:
 
 @dataclass
 class Trial:
-    """All scores by learner and situation, and seconds of a fit with its settings."""
+    """All scores by learner and situation, and seconds of the processor that a fit with its settings takes."""
 
     scores: dict[tuple[str, str], Scores] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Trial:
         return list(dict.fromkeys(where for _, where in self.scores))
 
     def tune(self, learner: Learner, rows: Rows) -> None:
-        begin = time.perf_counter()
+        begin = time.process_time()
         learner.tune(rows)
-        self.seconds.setdefault(learner.name, []).append(time.perf_counter() - begin)
+        self.seconds.setdefault(learner.name, []).append(time.process_time() - begin)
 
     def predict(self, learner: Learner, where: str, rows: Rows) -> None:
         self.scores.setdefault((learner.name, where), Scores()).add(rows, *learner.predict(rows.X, rows.task))
@@ -97,7 +97,7 @@ class Trial:
         return mean, float(np.sqrt(np.sum((sums - mean * counts) ** 2)) / len(difference))
 
 
-@threadpool_limits.wrap(limits=1)
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def run(rows: Rows, learners: Sequence[Learner], *, seeds: int = 5, folds: int = 6) -> Trial:
     """Every learner in every situation, on one thread: small matrices only lose by more."""
     trial = Trial()

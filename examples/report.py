@@ -36,12 +36,16 @@ def study(name: str, rows: Rows, labels: tuple[str, str], folder: Path | None = 
     return trial
 
 
-def publish(name: str, trial: Trial, missing: Sequence[str], folder: Path | None = None) -> None:
+def publish(
+    name: str, trial: Trial, missing: Sequence[str], folder: Path | None = None, more: Sequence[str] = ()
+) -> None:
     """Print the table and the sentences, and write them for the docs."""
     lines = list(table(trial))
     lines += ["", *verdict(trial)]
     if missing:
-        lines += ["", f"Not installed, and so not compared: {', '.join(missing)}."]
+        lines += ["", f"Not compared, because it is not installed or not feasible: {', '.join(missing)}."]
+    if more:
+        lines += ["", *more]
     print("\n".join(lines))
     target = folder or RESULTS
     target.mkdir(exist_ok=True)
@@ -54,11 +58,11 @@ def table(trial: Trial) -> Iterator[str]:
     yield "|---" * (len(trial.situations) + 2) + "|"
     for name in trial.names:
         cells = (_cell(trial.scores[name, where]) for where in trial.situations)
-        yield f"| {name} | {' | '.join(cells)} | {np.median(trial.seconds[name]):.2g} |"
+        yield f"| {name} | {' | '.join(cells)} | {np.median(trial.seconds[name]):.2f} |"
 
 
 def _cell(scores: Scores) -> str:
-    return f"{scores.rmse:.3g} / {scores.nlpd:.2f} / {100 * scores.coverage:.0f}"
+    return f"{scores.rmse:.4g} / {scores.nlpd:.2f} / {100 * scores.coverage:.0f}"
 
 
 def verdict(trial: Trial) -> Iterator[str]:
@@ -71,7 +75,8 @@ def verdict(trial: Trial) -> Iterator[str]:
             gap, error = trial.gap(ours, peer, where, measure)
             if gap > error:
                 mine, best = (getattr(trial.scores[name, where], shown) for name in (ours, peer))
-                behind.append(f"- {where}, {words}: {mine:.3g}, and {best:.3g} of {peer} ({gap / error:.1f} standard errors)")
+                distance = f"{gap / error:.1f} standard errors"
+                behind.append(f"- {where}, {words}: {mine:.4g}, and {best:.4g} of {peer} ({distance})")
     if behind:
         yield "**Behind the best of the others by more than one standard error:**"
         yield ""

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 
 from motet import MixedEffectRegressor, plots
 from motet.arrays import Array
 from motet.errors import InvalidData, UnknownTask, WrongDimension
 
-pytest.importorskip("matplotlib").use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+mpl.use("Agg")
 
 BAND = 1.6448536269514722  # half of a 90 % band, in standard deviations
 
@@ -88,7 +90,7 @@ def test_individuals_over_their_rows() -> None:
 
 def test_curves_of_many_columns_run_along_one() -> None:
     reg = fitted(3)
-    with pytest.raises(InvalidData, match="3 columns.*column="):
+    with pytest.raises(InvalidData, match=r"3 columns.*column="):
         plots.average(reg)
     with pytest.raises(InvalidData, match="0 to 2"):
         plots.average(reg, column=3)
@@ -99,12 +101,11 @@ def test_curves_of_many_columns_run_along_one() -> None:
 
 
 def test_columns_have_names() -> None:
-    pandas = pytest.importorskip("pandas")
     X, y, task = rows(2)
     reg = MixedEffectRegressor(optimizer=None, task="who")
-    reg.fit(pandas.DataFrame({"hours": X[:, 0], "dose": X[:, 1], "who": task}), y)
+    reg.fit(pd.DataFrame({"hours": X[:, 0], "dose": X[:, 1], "who": task}), y)
     assert plots.individuals(reg, column="dose").get_xlabel() == "dose"
-    with pytest.raises(InvalidData, match="'weight'.*hours, dose"):
+    with pytest.raises(InvalidData, match=r"'weight'.*hours, dose"):
         plots.average(reg, column="weight")
 
 

@@ -33,7 +33,8 @@ def average(
     ax, (at, X, label) = _axes(ax), _abscissa(reg, X, column)
     _, rows, y = _learned(reg)
     ax.plot(rows[:, at], y, ".", color=GREY, alpha=0.4, ms=4, label="rows")
-    _curve(ax, X[:, at], *reg.disclosed_.average(X, return_std=True), band, BLUE, "average")
+    mean, std = reg.disclosed_.average(X, return_std=True)
+    _curve(ax, X[:, at], mean, std, band, BLUE, "average")
     return _finished(ax, xlabel=label, ylabel="output")
 
 
@@ -51,9 +52,8 @@ def individuals(
     chosen = list(reg.tasks_[:MAX_TASKS] if tasks is None else tasks)
     for task, colour, marker in zip(chosen, cycle(COLOURS), cycle(MARKERS)):
         if task not in reg.tasks_:
-            raise UnknownTask(
-                f"no rows of task {task!r} were learned; tasks are {', '.join(map(repr, reg.tasks_[:5]))}…"
-            )
+            listed = ", ".join(map(repr, reg.tasks_[:MAX_TASKS]))
+            raise UnknownTask(f"no rows of task {task!r} were learned; the first tasks are {listed}")
         mean, std = reg.engine_.predict_many([task] * len(X), X, return_std=True)
         _curve(ax, X[:, at], mean, std, band, colour, str(task), labelled_band=False)
         rows, y, _ = reg.engine_.examples(task)
@@ -88,10 +88,8 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
     ``profile`` has ``values`` and ``log_evidence``, or is a pair of them. The dotted line is 1.92 below: it cuts off
     a 95 % interval.
     """
-    is_pair = isinstance(profile, (tuple, list))
-    values, evidence = (
-        np.asarray(part, float) for part in (profile if is_pair else (profile.values, profile.log_evidence))
-    )
+    pair = profile if isinstance(profile, (tuple, list)) else (profile.values, profile.log_evidence)
+    values, evidence = (np.asarray(part, float) for part in pair)
     if values.shape != evidence.shape or values.ndim != 1 or not len(values):
         raise WrongDimension(f"expected as many values as log evidences, got shapes {values.shape}, {evidence.shape}")
     ax = _axes(ax)
