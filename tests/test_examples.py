@@ -51,8 +51,8 @@ def test_the_gap_between_learners_has_the_error_of_its_tasks() -> None:
     trial, rng = Trial(), np.random.default_rng(0)
     task = np.repeat(np.arange(9), 4)
     losses = {name: rng.normal(size=36) for name in ("ours", "peer")}
-    for name, error in losses.items():
-        rows = Rows(np.zeros((36, 1)), error, task)
+    for name, values in losses.items():
+        rows = Rows(np.zeros((36, 1)), values, task)
         trial.scores[name, KNOWN] = scores = Scores()
         scores.add(rows, np.zeros(36), np.ones(36))
     gap, error = trial.gap("ours", "peer", KNOWN, "squared_error")
