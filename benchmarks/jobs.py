@@ -16,6 +16,7 @@ from benchmarks.attacks import attacks
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
+from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
@@ -39,7 +40,7 @@ def study(tasks: int, rows: int, n: int, tags: int = 19) -> tuple[Array, Array, 
 
 def fit(X: Array, y: Array, task: Array, **changes: Any) -> MixedEffectRegressor:
     settings: dict[str, Any] = {"common": COMMON, "individual": INDIVIDUAL, "alpha": ALPHA, "lam": LAM, "bias": "none"}
-    return MixedEffectRegressor(**settings | changes).fit(X, y, task=task)
+    return MixedEffectRegressor(**settings | {"basis": None, "optimizer": None} | changes).fit(X, y, task=task)
 
 
 def positive(m: int, size: int) -> Array:
@@ -221,7 +222,8 @@ def groups(m: int) -> tuple[Array, Array, Array]:
 
 def fit_groups(x: Array, y: Array, task: Array) -> MixedEffectRegressor:
     settings: dict[str, Any] = {"common": Linear(np.eye(2)), "individual": Linear([[1.0, 0.0], [0.0, 0.25]])}
-    return MixedEffectRegressor(**settings, alpha=0.5, lam=0.045, bias="none", basis=Features()).fit(x, y, task=task)
+    settings |= {"alpha": 0.5, "lam": 0.045, "bias": "none", "basis": Features(), "optimizer": None}
+    return MixedEffectRegressor(**settings).fit(x, y, task=task)
 
 
 def mixed_model() -> list[Row]:
@@ -251,6 +253,8 @@ TABLE: list[Callable[[], list[Row]]] = [
     threads,
     large,
     mixed_model,
+    tuning,
+    long_tasks,
     music_study,
     private_release,
     million,

@@ -69,7 +69,7 @@ def groups() -> None:
     clinic, dose = rng.integers(5, size=150), rng.uniform(0, 3, size=150)
     level = np.linspace(-1, 1, 5)
     y = np.sin(dose) + level[clinic] + 0.1 * rng.normal(size=150)
-    reg = MixedEffectRegressor(RBF(1.0), Linear([[1, 0], [0, 0.1]]), alpha=0.5, lam=0.02)
+    reg = MixedEffectRegressor(RBF(1.0), Linear(np.eye(2)), bias="constant")
     reg.fit(dose[:, None], y, task=clinic)
     at = np.linspace(0, 4, 81)[:, None]
     fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
@@ -110,7 +110,8 @@ def ratings() -> None:
             item = np.concatenate([picks.choice(60, size=count, replace=False) for _ in range(400)])
             user = np.repeat(np.arange(400), count)
             y = truth[user, item] + 0.1 * picks.normal(size=len(user))
-            reg = MixedEffectRegressor(ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0), alpha=alpha, lam=0.02)
+            kernels = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)
+            reg = MixedEffectRegressor(*kernels, alpha=alpha, lam=0.02, bias="constant", optimizer=None)
             reg.fit(songs[item], y, task=user)
             found = reg.predict(np.tile(songs, (400, 1)), task=np.repeat(np.arange(400), 60)).reshape(400, 60)
             errors.append(np.sqrt(np.mean((found - truth) ** 2)))

@@ -1,1 +1,1 @@
-"""Measurements behind the docs' claims: privacy against utility."""
+"""Measurements behind the docs' claims: privacy against utility, and settings by evidence."""

@@ -32,7 +32,7 @@ class Problem:
     individual: KernelFunction
     alpha: float
     lam: float
-    bias: str = "none"
+    bias: str | Sequence[int] = "none"
     kernels: Mapping[Hashable, KernelFunction] = field(default_factory=dict)
 
     @property
@@ -43,6 +43,8 @@ class Problem:
         if self.bias == "none" or (self.alpha == 0 and self.common is not None):
             return np.empty((len(X), 0))
         ones = np.ones((len(X), 1))
+        if not isinstance(self.bias, str):
+            return np.column_stack([ones, *(X[:, k] for k in self.bias)])
         return ones if self.bias == "constant" else np.hstack([ones, X])
 
     def cross(self, X1: Array, t1: Sequence[Hashable], X2: Array, t2: Sequence[Hashable]) -> Array:

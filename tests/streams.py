@@ -51,7 +51,7 @@ CASES = {
 }
 
 
-def problem(case: Case, seed: int, *, alpha: float, lam: float, bias: str, rows: int = 80, tasks: int = 9) -> Problem:
+def problem(case: Case, seed: int, *, alpha: float, lam: float, bias: Any, rows: int = 80, tasks: int = 9) -> Problem:
     rng = np.random.default_rng(seed)
     pool = case.inputs(rng)
     if case is CASES["equal features"]:  # half the items share their feature with the other half

@@ -1,4 +1,4 @@
-"""The published figures of privacy, on few seeds: a guard, not the measurement."""
+"""The published figures of privacy and of tuned settings, on few seeds: a guard, not the measurement."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from experiments.privacy_utility import covered, goals
 from experiments.study import SIMULATION, Study, artists, learned, mechanism
 from experiments.tables import PASSIVE
+from experiments.tuning_coverage import CASES, Case, outcome
+from experiments.tuning_music import GOAL, compare
 
 from motet.music.simulation import simulate
 from motet.privacy.ledger import Ledger
@@ -24,3 +26,20 @@ def test_bands_hold_the_truth_as_often_as_they_say(epsilon: float) -> None:
     engine = learned(public.model, listeners, listeners.user < 3000)
     fractions = covered(release(engine, public, Ledger(epsilon=epsilon)).disclosed, listeners, 3000)
     assert 0.85 <= fractions[PASSIVE] <= 0.95
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_intervals_and_bands_of_tuned_settings_hold_the_truth(case: Case) -> None:
+    outcomes = [outcome(case, seed) for seed in range(4)]
+    inside = [held for one in outcomes for held in one.inside.values()]
+    assert np.mean(inside) >= 0.8  # 0.95 over twenty seeds
+    assert 0.85 <= np.mean([one.values for one in outcomes]) <= 0.95
+    assert 0.85 <= np.mean([one.observations for one in outcomes]) <= 0.95
+
+
+def test_settings_of_a_pilot_are_as_good_as_the_best_of_the_grid() -> None:
+    compared = compare(seed=0, count=300, alphas=[0.0, 1 / 14, 2 / 14, 0.5, 1.0], lams=[1e-4, 10**-3.5, 1e-2])
+    assert compared.ratio <= GOAL
+    assert 0.03 < compared.tuned.alpha < 0.3  # simulated: 0.1
+    assert compared.tuned.sigma2 == pytest.approx(SIMULATION.sigma2, rel=0.2)
+    assert 0.0 < compared.best_alpha < 1.0  # so the settings matter

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motet.client.client import Client
     from motet.errors import MotetError
+    from motet.learning.comparison import compare
     from motet.learning.engine import Engine
     from motet.learning.regressor import MixedEffectRegressor, tune
     from motet.model.basis import Eigen, Features, Landmarks
@@ -44,6 +45,7 @@ __all__ = [
     "MixedEffectRegressor",
     "Model",
     "MotetError",
+    "compare",
     "tune",
 ]
 
@@ -60,6 +62,7 @@ _HOME = {
     "MixedEffectRegressor": "learning.regressor",
     "Model": "model.model",
     "MotetError": "errors",
+    "compare": "learning.comparison",
     "tune": "learning.regressor",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,10 +112,10 @@ def test_the_articles_H_and_y_come_out() -> None:
     np.testing.assert_array_equal(release.inputs, literal.x)
 
 
-@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("bias", [*BIASES, (0,)])
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", ["ard", "rank 3", "equal features", "slopes", "mixed model"])
-def test_uncertainty_and_evidence_are_those_of_the_dense_process(name: str, alpha: float, bias: str) -> None:
+def test_uncertainty_and_evidence_are_those_of_the_dense_process(name: str, alpha: float, bias: Any) -> None:
     """For known, new and absent tasks, at inputs seen and never seen, with repeats."""
     p = problem(CASES[name], seed=8, alpha=alpha, lam=0.1, bias=bias)
     p.noise[:] = 10 ** np.random.default_rng(2).uniform(-2, 2, size=len(p.y))

@@ -288,7 +288,7 @@ UNCENTRED = [
 def test_a_linear_bias_that_nothing_centres_refuses_inputs_far_from_zero(model: Model) -> None:
     engine = Engine(model)
     engine.learn_many(["a", "a", "b"], [[1e6, 7.0], [1e6 + 1, 7.0], [1e6 + 2, 7.0]], [1.0, 2.0, 3.0])
-    with pytest.raises(InvalidData, match=r"feature 0 of the inputs is 1e\+06 ± 0.816: too far from 0"):
+    with pytest.raises(InvalidData, match=r"column 0 of the inputs is 1e\+06 ± 0.816: too far from 0"):
         engine.disclose()
 
 

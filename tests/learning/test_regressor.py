@@ -382,3 +382,20 @@ def test_one_problem_for_the_dense_process_by_hand() -> None:
     V[2, 2] += 0.5 * 5.0
     np.testing.assert_allclose(p.V, V)
     assert reg.sigma2_ == pytest.approx(y @ np.linalg.solve(V, y) / 3)
+
+
+# --- which columns are fixed ---
+
+
+def test_a_bias_by_names_and_by_numbers() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["age", "dose", "weight"])
+    task, y = rng.integers(6, size=60), X.dose + rng.normal(size=60)
+    settings: dict[str, Any] = {"common": None, "individual": ConstantKernel(1.0), "optimizer": None}
+    named = MixedEffectRegressor(bias=["dose", "weight"], **settings).fit(X, y, task=task)
+    assert named.engine_.model.bias == (1, 2)
+    assert len(named.disclosed_.theta) == 3
+    numbered = MixedEffectRegressor(bias=(1, 2), **settings).fit(X.to_numpy(), y, task=task)
+    np.testing.assert_array_equal(named.predict(X, task=task), numbered.predict(X.to_numpy(), task=task))
+    with pytest.raises(InvalidModel, match=r"'doses', the inputs have age, dose, weight; did you mean 'dose'\?"):
+        MixedEffectRegressor(bias=["doses"], **settings).fit(X, y, task=task)

@@ -94,6 +94,7 @@ def test_bias_columns() -> None:
         assert basis.psi(X).shape == (30, columns)
         np.testing.assert_array_equal(basis.prior, np.zeros(columns))
     np.testing.assert_array_equal(basis.psi(X)[:, 1:], X)
+    np.testing.assert_array_equal(Basis.fixed(None, None, 2, (1,), False).psi(X)[:, 1:], X[:, 1:])
 
 
 @pytest.mark.parametrize(

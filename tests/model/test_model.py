@@ -24,6 +24,7 @@ MODELS = [
     Model(**VALID | {"common": DotProduct(0.5)}, basis=Features(), bias="none"),
     Model(**VALID, basis=Eigen(ITEMS, 2), catalogue=ITEMS),
     Model(common=None, individual=Identity(), alpha=0.5, lam=1.0, catalogue=Catalogue(["only", "names"])),
+    Model(**VALID, bias=[2, 0]),
 ]
 
 
@@ -51,7 +52,12 @@ def test_frozen() -> None:
         ({"lam": 0.0}, "lam must be positive, got 0.0"),
         ({"lam": "small"}, "lam must be a number, got 'small'"),
         ({"sigma2": -1.0}, "sigma2 must be positive"),
-        ({"bias": "quadratic"}, "one of none, constant, linear, got 'quadratic'"),
+        ({"bias": "quadratic"}, "one of none, constant, linear, or a list of .* numbers from 0 on, got 'quadratic'"),
+        ({"bias": [0, 0]}, r"different column numbers from 0 on, got \[0, 0\]"),
+        ({"bias": [True]}, "different column numbers"),
+        ({"bias": [-1]}, "different column numbers"),
+        ({"bias": []}, "different column numbers"),
+        ({"bias": [0], "catalogue": ITEMS}, "column numbers from 1 on"),
         ({"individual": None}, "expected a kernel such as RBF"),
         ({"individual": "rbf"}, "expected a kernel such as RBF"),
         ({"basis": "growing"}, "basis must be None or one of Landmarks, Eigen, Features, got 'growing'"),
@@ -99,6 +105,14 @@ def test_a_catalogue_settles_the_columns() -> None:
     with pytest.raises(WrongDimension, match="3 columns, got 2"):
         model.check_dimension(2)
     np.testing.assert_array_equal(model.rows(["c", "a"]), [[2, 2.0, 0.0], [0, 1.0, 0.1]])
+
+
+def test_a_bias_of_some_columns() -> None:
+    model = Model(**VALID, bias=[2, 0])
+    assert model.bias == (0, 2)
+    assert model.to_spec()["bias"] == [0, 2]
+    with pytest.raises(WrongDimension, match="the bias reads column 2, inputs have 2"):
+        model.check_dimension(2)
 
 
 def test_linear_bias_does_not_read_the_index() -> None:

@@ -169,9 +169,10 @@ def test_a_client_that_sends_more_is_found_but_not_its_outputs() -> None:
     assert (result.inputs_certain, result.outputs_certain) == (True, False)
 
 
-def test_smooth_kernels_and_inputs_without_a_catalogue() -> None:
+@pytest.mark.parametrize("bias", ["linear", (1,)])
+def test_smooth_kernels_and_inputs_without_a_catalogue(bias: Any) -> None:
     """Two bases of different inputs, one carried into the other with its bias."""
-    model = Model(RBF(0.3), DotProduct(0.5), alpha=0.4, lam=0.1, bias="linear")
+    model = Model(RBF(0.3), DotProduct(0.5), alpha=0.4, lam=0.1, bias=bias)
     rng, engine = np.random.default_rng(2), Engine(model)
     X = rng.uniform(-1, 1, (40, 2)) + 7.0
     engine.learn_many(list(range(20)) * 2, X, rng.normal(size=40))

@@ -144,9 +144,12 @@ def oracle(study: Study, data: dict[str, Data], name: str, probes: Array) -> Arr
     tasks = [task for task, own in data.items() for _ in own.y]
     X, y, noise = (np.concatenate([getattr(own, part) for own in data.values()]) for part in ("X", "y", "noise"))
     common: Any = model.common
-    if model.catalogue is not None:
-        common = leading(common, model.catalogue.rows, rank=6)
-    problem = Problem(tasks, X, y, noise, common, model.individual, model.alpha, model.lam, model.bias)
+    individual: Any = model.individual
+    if model.catalogue is not None:  # what the basis misses is each task's own
+        whole, low_rank = common, leading(common, model.catalogue.rows, rank=6)
+        ratio = model.common_share / model.individual_share
+        common, individual = low_rank, lambda X, Y: model.individual(X, Y) + ratio * (whole(X, Y) - low_rank(X, Y))
+    problem = Problem(tasks, X, y, noise, common, individual, model.alpha, model.lam, model.bias)
     return direct(problem, probes, name)
 
 

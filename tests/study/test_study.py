@@ -38,6 +38,13 @@ def test_the_design_s_example(tmp_path: Path) -> None:
     assert (y, noise) == (3.0, 1.0)
 
 
+def test_a_bias_of_some_columns(tmp_path: Path) -> None:
+    study = load(tmp_path, SHORT.replace("[model]", "[model]\nbias = [0]"))
+    assert study.model.bias == (0,)
+    assert study.contradicts(study.pinned()) is None
+    assert "model.bias" in str(study.contradicts(load(tmp_path, SHORT).pinned()))
+
+
 def test_defaults(tmp_path: Path) -> None:
     study = load(tmp_path, SHORT)
     assert study.private

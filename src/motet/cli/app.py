@@ -18,6 +18,7 @@ from motet.cli.clients import clients, enroll, forget
 from motet.cli.command import Command, Group
 from motet.cli.demo import demo
 from motet.cli.examples import remove, replace, send
+from motet.cli.fit import fit, tune
 from motet.cli.init import init
 from motet.cli.operate import backup, export, restore, serve, verify
 from motet.cli.predict import predict
@@ -68,6 +69,8 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (backup, "motet backup study.toml monday.zip"),
     (restore, "motet restore monday.zip restored"),
     (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
+    (tune, "motet tune visits.csv\nmotet tune pupils.parquet --task school --target score --inputs age,hours"),
+    (fit, "motet fit visits.csv --out visits.safetensors"),
     (reproduce, "motet reproduce --clients 600 --out report"),
 ]
 NOTES = {  # what a signature does not have: the token that a command needs, and exit codes

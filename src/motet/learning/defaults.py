@@ -8,18 +8,21 @@ evidence to say.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from motet.arrays import Array
+from motet.errors import InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Linear, Scaled
 from motet.learning.components import leaves
 from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
 from motet.model.spec import from_spec
+from motet.text import first_few, suggestion
 
 Auto: TypeAlias = Literal["auto"]
 NAMED_KERNELS = {"dot_product": {"sigma_0": 0.0}}  # parameters of a kernel given by its name, if not the defaults
@@ -78,11 +81,19 @@ def kernel(given: Kernel | str | None, scaling: Scaling, auto: Kernel | None) ->
         return given
     if given == "auto":
         return auto
+    if given == "linear":
+        return scaling.kernel(Linear(np.eye(1 + len(scaling.scale)).tolist()))
     return scaling.kernel(from_spec({"kernel": given, **NAMED_KERNELS.get(given, {})}))
 
 
-def bias(given: Any, X: Array) -> Bias:
-    """Linear, if there are rows enough for a slope in every column."""
+def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
+    """Linear, if there are rows enough for a slope in every column; columns may be given by their names."""
+    if isinstance(given, (list, tuple)):
+        for name in given:
+            if isinstance(name, str) and name not in names:
+                listed = f"{first_few(names) or 'no names'}{suggestion(name, names)}"
+                raise InvalidModel(f"bias has the column {name!r}, the inputs have {listed}")
+        return [names.index(name) if isinstance(name, str) else name for name in given]
     if given != "auto":
         return given
     return "linear" if len(X) >= ROWS_PER_SLOPE * (X.shape[1] + 1) else "constant"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, outputs
+from motet.arrays import Array, Index, outputs
 from motet.errors import EmptyData, InvalidData, InvalidModel, StaleRelease, UnknownExample, UnknownTask, WrongDimension
 from motet.kernels import check_dimension
 from motet.learning.batches import Batch, batches
@@ -94,6 +94,11 @@ class Engine:
         """A task's inputs, outputs and noise."""
         self._check_known(task)
         return self._examples.of_task(task)
+
+    def rows(self) -> tuple[Index, Array, Array, Array]:
+        """Of all examples, in the order in which they came: the task's number, the input, the output and the noise."""
+        task, input, y, noise = self._examples.of_tasks(np.ones(len(self._examples.changes), dtype=bool))
+        return task, self._examples.inputs[input], y, noise
 
     # --- learning ---
 
@@ -305,8 +310,8 @@ class Engine:
                 f"{n} unique inputs are too many for a growing basis (at most {MAX_MATRIX_ROWS}): "
                 "give the model basis=Landmarks(…), Eigen(…) or Features()"
             )
-        if self.model.bias == "linear" and self._fixed is not None and not len(self._fixed.landmarks):
-            _check_offset(self.inputs[:, 1:] if self._fixed.has_index else self.inputs)
+        if self._fixed is not None and not len(self._fixed.landmarks):
+            _check_offset(self.inputs, self._fixed.slopes)
 
     def _columns(self) -> Columns:
         """The basis, and its columns at the inputs in use."""
@@ -324,16 +329,17 @@ class Engine:
         return State(by_key, system.information, system.evidence, release)
 
 
-def _check_offset(X: Array) -> None:
+def _check_offset(X: Array, slopes: list[int]) -> None:
     """A linear bias is centred on the landmarks; without any, columns far from 0 would cost it its digits."""
-    if not len(X):
+    X = X[:, slopes]
+    if not X.size:
         return
     mean, std = X.mean(axis=0), X.std(axis=0)
     far = (np.abs(mean) > MAX_OFFSET * std) & (X.max(axis=0) > X.min(axis=0))
     if far.any():
         k = int(np.argmax(far))
         raise InvalidData(
-            f"feature {k} of the inputs is {mean[k]:.3g} ± {std[k]:.3g}: too far from 0 for a linear bias "
+            f"column {slopes[k]} of the inputs is {mean[k]:.3g} ± {std[k]:.3g}: too far from 0 for a linear bias "
             "in this basis; subtract its mean first"
         )
 

@@ -29,13 +29,15 @@ class Slope:
     """At one model: the log evidence, its gradient and its average information, both with σ² at its best.
 
     The parameters are ``common.theta``, then ``individual.theta``. The average information is the mean of the observed
-    and of the expected one, ½ (∂Vᵢ Py)ᵀ P (∂Vₖ Py)/σ²: positive, and the curvature at the optimum.
+    and of the expected one, ½ (∂Vᵢ Py)ᵀ P (∂Vₖ Py)/σ²: positive, and the curvature at the optimum. ``cross`` is its
+    part between log σ² and the parameters, ½ (Py)ᵀ ∂Vᵢ Py/σ², before σ² was profiled.
     """
 
     log_evidence: float
     sigma2: float
     gradient: Array
     information: Array
+    cross: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,7 @@ def slope(system: System) -> Slope:
         system.evidence.log_evidence,
         sigma2,
         -0.5 * np.array(gradient),
-        _average_information(parts, products, W, sigma2, system.total.rows - _bias_rank(system)),
+        *_average_information(parts, products, W, sigma2, system.total.rows - _bias_rank(system)),
     )
 
 
@@ -173,8 +175,10 @@ def _sparse(parts: list[_Part], n: int) -> csr_array:
     return csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(n, n))
 
 
-def _average_information(parts: list[_Part], products: list[list[Array]], W: Array, sigma2: float, free: int) -> Array:
-    """½ vᵢᵀPvₖ/σ² with vᵢ = ∂Vᵢ Py, less what the scale σ² explains."""
+def _average_information(
+    parts: list[_Part], products: list[list[Array]], W: Array, sigma2: float, free: int
+) -> tuple[Array, Array]:
+    """½ vᵢᵀPvₖ/σ² with vᵢ = ∂Vᵢ Py, less what the scale σ² explains; and ½ vᵢᵀPy/σ²."""
     count = len(products[0]) if products else 0
     within, over_inputs, by_scale = np.zeros((count, count)), np.zeros((len(W), count)), np.zeros(count)
     for part, listed in zip(parts, products):
@@ -187,4 +191,5 @@ def _average_information(parts: list[_Part], products: list[list[Array]], W: Arr
         by_scale += part.a.ravel() @ v.reshape(part.a.size, count)
     shared = W.T @ over_inputs
     information = 0.5 * (within - shared.T @ shared) / sigma2
-    return np.asarray(information - np.outer(by_scale, by_scale) / (2.0 * free * sigma2**2))
+    cross = 0.5 * by_scale / sigma2
+    return np.asarray(information - np.outer(cross, cross) / (0.5 * free)), cross

@@ -7,7 +7,7 @@ frame, holds the task of each row.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,10 +23,17 @@ from motet.arrays import Array, Index, distinct, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence, WrongDimension
 from motet.learning import defaults
 from motet.learning.defaults import Auto
+from motet.learning.effects import fixed_effects, random_effects
 from motet.learning.engine import Engine, labels_of
 from motet.learning.evidence import Method
-from motet.learning.frames import check_inputs, missing_outputs, split_tasks
-from motet.learning.tuning import Tuning, tune_model
+from motet.learning.formula import SETTLED, Formula
+from motet.learning.frames import check_inputs, columns_of, missing_outputs, split_tasks
+from motet.learning.profiles import Profile, profile
+from motet.learning.residuals import LeaveOut, diagnostics, leave_out
+from motet.learning.results import Results
+from motet.learning.summary import Summary
+from motet.learning.tables import Table
+from motet.learning.tuning import Step, Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed
@@ -87,8 +94,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     lam
         Noise variance, relative to the kernels'.
     bias
-        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised. ``"auto"`` is
-        linear if there are rows enough.
+        ``"none"``, ``"constant"`` or ``"linear"``: functions of the average that are not penalised; or a list of
+        columns, by number or by name, that have a slope beside the constant. ``"auto"`` is linear if there are rows
+        enough.
     basis
         ``None``, ``Landmarks``, ``Eigen`` or ``Features``. None grows with the inputs and is exact, but its time grows
         with the cube of the number of different inputs. ``"auto"`` grows up to 1,500 of them; above, it takes the
@@ -109,6 +117,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__predict = {"task": True}  # noqa: RUF012
     __metadata_request__score = {"task": True}  # noqa: RUF012
 
+    formula: Formula | None = None  # by which frames are read
     engine_: Engine
     single_task_: bool
     tuning_: Tuning | None
@@ -119,7 +128,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         individual: Kernel | str = "auto",
         alpha: float = 0.5,
         lam: float = 0.1,
-        bias: Bias | Auto = "auto",
+        bias: Bias | Sequence[str] | Auto = "auto",
         basis: BasisSpec | Auto | None = "auto",
         sigma2: float | None = None,
         task: Hashable = None,
@@ -136,6 +145,31 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.task = task
         self.optimizer = optimizer
         self.method = method
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, data: Any, *, sample_weight: Any = None, **settings: Any
+    ) -> MixedEffectRegressor:
+        """The mixed model of a formula such as ``"y ~ age*sex + (1 + age | id)"``, fitted to a data frame.
+
+        The fixed part is the bias, the groups are the tasks. Then all methods take frames with the same columns; a
+        group that was not fitted is a new individual. ``settings`` are the regressor's, but for those of the formula.
+        """
+        if given := [name for name in SETTLED if name in settings]:
+            raise InvalidModel(f"the formula settles {' and '.join(given)}: leave that out")
+        read, frame, y, complete = Formula.read(formula, data)
+        if sample_weight is not None:
+            weight = numbers(sample_weight, "sample_weight")
+            sample_weight = weight[complete] if weight.ndim and len(weight) == len(data) else weight
+        reg = cls(**read.settings(frame), **settings)
+        reg.formula = read
+        return reg.fit(frame, y, sample_weight=sample_weight)
+
+    def __sklearn_clone__(self) -> MixedEffectRegressor:
+        copy: MixedEffectRegressor = super().__sklearn_clone__()
+        if self.formula is not None:
+            copy.formula = self.formula
+        return copy
 
     # --- learning ---
 
@@ -158,7 +192,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.engine_.forget(task)
         return self
 
-    def _learn(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool, tune: bool) -> MixedEffectRegressor:
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        task: Any,
+        sample_weight: Any,
+        *,
+        reset: bool,
+        tune: bool,
+        report: Callable[[Step], None] | None = None,
+    ) -> MixedEffectRegressor:
         rows = self._rows(X, y, task, sample_weight, reset=reset)
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
@@ -166,7 +210,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self.engine_.learn_many(rows.task, rows.X, rows.y, rows.noise)
             return self
         model = self._model(rows)
-        tuning = self._tune(model, rows) if tune else None
+        tuning = self._tune(model, rows, report) if tune else None
         if tuning is not None:
             model = tuning.model
             if self.basis == "auto":
@@ -211,7 +255,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         shift = defaults.average(scaling) if alone else defaults.shift(scaling)
         common = defaults.kernel(self.common, scaling, average)
         individual = defaults.kernel(self.individual, scaling, shift)
-        bias = defaults.bias(self.bias, rows.X)
+        bias = defaults.bias(self.bias, rows.X, list(getattr(self, "feature_names_in_", [])))
         most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
         basis = defaults.basis(self.basis, common, rows.inputs, most=most)
         if basis is None and common is not None and len(rows.inputs) > defaults.MAX_GROWING_INPUTS:
@@ -223,13 +267,13 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
 
-    def _tune(self, model: Model, rows: Rows) -> Tuning | None:
+    def _tune(self, model: Model, rows: Rows, report: Callable[[Step], None] | None) -> Tuning | None:
         """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any."""
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused as such
         try:
-            return tune_model(engine, method=self.method)
+            return tune_model(engine, method=self.method, report=report)
         except NoEvidence as reason:
             warnings.warn(f"settings are kept as given: {reason}", ConvergenceWarning, stacklevel=4)
             return None
@@ -269,6 +313,39 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         individual = model.individual_share * float(np.mean(model.individual.diag(X)))
         return Components(*(float(self.sigma2_) * part for part in (common, individual, model.lam)))
 
+    @property
+    def results_(self) -> Results:
+        """All that tables of results are computed from."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
+        method = self.method if self.tuning_ is None else self.tuning_.method
+        return Results(self.engine_, self.tuning_, method, [str(name) for name in names])
+
+    def summary(self) -> Summary:
+        """How well it fits, variance components, length scales and fixed effects, with intervals."""
+        return Summary(self.results_)
+
+    def fixed_effects(self) -> Table:
+        """The bias's weights in the inputs' own units, the intercept at input 0, with standard errors."""
+        return fixed_effects(self.results_)
+
+    def random_effects(self, X: Any = None) -> Table:
+        """Each task's shift at the inputs X, or without X its intercept and slopes, with standard deviations."""
+        inputs = None if X is None else self._inputs(self._split(X, None, needed=False)[0])
+        return random_effects(self.results_, inputs)
+
+    def loo(self) -> LeaveOut:
+        """Every row predicted without itself, and without its task, in closed form; settings stay."""
+        return leave_out(self.results_)
+
+    def diagnostics(self) -> Table:
+        """A row for each observation: population and individual prediction, standardised residuals."""
+        return diagnostics(self.results_)
+
+    def profile(self, name: str, values: Any = None) -> Profile:
+        """The evidence by one number, the others at their best: "alpha", "lam", "sigma2", or a parameter's name."""
+        return profile(self.results_, name, values)
+
     # --- prediction ---
 
     def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
@@ -280,9 +357,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         X, task = self._split(X, task, needed=False)
-        names = getattr(self, "feature_names_in_", None)
-        check_inputs(X, self.task, None if names is None else list(names))
-        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+        X = self._inputs(X)
         if self.single_task_:
             if task is not None:
                 raise InvalidData("fitted without tasks, so predict takes none")
@@ -306,6 +381,12 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """R² of the predictions for each row's task."""
         return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
 
+    def _inputs(self, X: Any) -> Array:
+        """Inputs as those that were fitted."""
+        names = getattr(self, "feature_names_in_", None)
+        check_inputs(X, self.task, None if names is None else list(names))
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan"))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # rows with missing values are left out
@@ -313,6 +394,10 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
         """The inputs without the task column, and the tasks, which are needed to learn and not to predict."""
+        if self.formula is not None and columns_of(X):
+            if task is not None:
+                raise InvalidData("the formula names the tasks' column: leave task= out")
+            return self.formula.inputs(X, learning=needed)
         if self.task is None:
             return X, task
         if task is not None:
@@ -321,13 +406,20 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def tune(
-    reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, sample_weight: Any = None
+    reg: MixedEffectRegressor,
+    X: Any,
+    y: Any,
+    task: Any = None,
+    sample_weight: Any = None,
+    report: Callable[[Step], None] | None = None,
 ) -> MixedEffectRegressor:
     """The same regressor, fitted, with settings chosen by evidence in place of its own, which it then keeps.
 
-    Its ``tuning_`` has the log of the search, and what is known of every number.
+    Its ``tuning_`` has the log of the search, and what is known of every number; ``report`` gets every line of that
+    log as it is written.
     """
-    best = clone(reg).set_params(optimizer="evidence").fit(X, y, task=task, sample_weight=sample_weight)
+    best = clone(reg).set_params(optimizer="evidence")
+    best._learn(X, y, task, sample_weight, reset=True, tune=True, report=report)
     model = best.engine_.model
     names = ("common", "individual", "alpha", "lam", "bias", "basis")
     return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)

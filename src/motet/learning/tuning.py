@@ -28,7 +28,7 @@ from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
 
 ZERO_GAIN, LITTLE_GAIN = 0.05, 30.0  # nats: a component that gains less is called zero, or looked at more closely
-PRECISION = 1e-6  # nats that a step must promise, or the search has arrived
+PRECISION, PRECISION_PER_ROW = 1e-6, 1e-9  # nats that a step must promise, or the search has arrived
 ROUGH_PRECISION = 1e-2  # of the searches from several starts, of which one is finished
 MAX_STEPS, MAX_TRIES = 60, 12
 ROUNDING = 1e-10  # of the outputs
@@ -74,6 +74,7 @@ class Tuning:
     theta: Array
     gradient: Array
     information: Array
+    cross: Array  # the information between the logarithm of the noise's variance and the parameters
     gains: dict[Component, float]
     zero: tuple[Component, ...]
     at_bounds: NDArray[np.bool_]
@@ -94,6 +95,20 @@ class Tuning:
         inverse[vague] = inverse[:, vague] = np.inf
         out = np.full(self.information.shape, np.inf)
         out[np.ix_(free, free)] = inverse
+        return out
+
+    @property
+    def joint_covariance(self) -> Array:
+        """Of the logarithm of the noise's variance, which comes first, and of the parameters."""
+        S = self.covariance
+        known = np.isfinite(np.diag(S))
+        variance = 2.0 / (self.rows - (self.bias_rank if self.method == "REML" else 0))  # of the first, θ known
+        b = variance * self.cross[known]
+        Sb = S[np.ix_(known, known)] @ b
+        out = np.full((len(S) + 1, len(S) + 1), np.inf)
+        out[1:, 1:] = S
+        out[0, 0] = variance + b @ Sb
+        out[0, 1:][known] = out[1:, 0][known] = -Sb
         return out
 
     @property
@@ -167,7 +182,11 @@ class Search:
         for _ in range(MAX_STEPS):
             free = ~_held(theta, current.gradient, bounds)
             direction, gain = _newton(current, free, damping)
-            if gain < precision:
+            if gain < precision:  # one step more costs little and gives the numbers two digits more
+                there = np.clip(theta + direction, *bounds.T)
+                last = self.slope(components, there)
+                if last is not None and last.log_evidence > current.log_evidence:
+                    theta, current = there, last
                 return components.at(theta), current, True
             limits, better = _step_limits(components.at(theta)), None
             for _ in range(MAX_TRIES):
@@ -270,19 +289,20 @@ def tune_model(
     ``starts`` is how many of the best starting values are followed; ``report`` gets every evaluation.
     """
     begin = time.monotonic()
-    folded, X = _examples(engine)
+    folded, X = examples_of(engine)
     search = Search(folded, X, method, report)
     components = Components.of(engine.model, X)
     rows = int(folded.rows.sum())
+    precision = max(PRECISION, PRECISION_PER_ROW * rows)  # the evidence of many rows is rounded
     count = starts or (4 if rows < SMALL_ROWS else 2 if rows < MEDIUM_ROWS else 1)
     candidates = islice(_starts(components), MAX_STARTS if count > 1 else MIN_STARTS)
     ranked = sorted(candidates, key=search.value, reverse=True)[:count]
     climbs = []
     for search.start, start in enumerate(ranked):
-        climbs.append(search.climb(start, PRECISION if count == 1 else ROUGH_PRECISION))
+        climbs.append(search.climb(start, precision if count == 1 else ROUGH_PRECISION))
     best, at, converged = max(climbs, key=lambda climb: climb[1].log_evidence)
     if count > 1:
-        best, at, converged = search.climb(best, PRECISION)
+        best, at, converged = search.climb(best, precision)
     zero: list[Component] = []
     while True:
         gains = {component: _gain(search, best, component, at.log_evidence) for component in best.listed}
@@ -293,7 +313,7 @@ def tune_model(
         rest = gains[weakest].rest
         if rest is None:  # the last of the shifts stays, with the smallest variance
             break
-        best, at, converged = search.climb(rest, PRECISION)
+        best, at, converged = search.climb(rest, precision)
     system = System.of_tasks(best.searched, folded, X, method)
     theta = best.theta
     low, high = best.bounds.T
@@ -307,6 +327,7 @@ def tune_model(
         theta=theta,
         gradient=at.gradient,
         information=at.information,
+        cross=at.cross,
         gains={component: gain.nats for component, gain in gains.items()},
         zero=tuple(zero),
         at_bounds=(theta <= low + 1e-6) | (theta >= high - 1e-6),
@@ -318,7 +339,7 @@ def tune_model(
     )
 
 
-def _examples(engine: Engine) -> tuple[FoldedTasks, Array]:
+def examples_of(engine: Engine) -> tuple[FoldedTasks, Array]:
     """All tasks, folded, on the inputs in use; they must have the model's own kernel."""
     groups = list(engine.tasks_by_kernel())
     if not groups:

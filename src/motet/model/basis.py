@@ -10,7 +10,7 @@ study file may choose it if ``motet.study.schema.BasisSection`` has a key for ea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
 from motet.model.catalogue import Catalogue
 from motet.model.gram import gram, linear_factor
 
-Bias: TypeAlias = Literal["none", "constant", "linear"]
+Bias: TypeAlias = Literal["none", "constant", "linear"] | Sequence[int]  # or a constant and slopes in these columns
 
 
 # --- which basis ---
@@ -288,10 +288,18 @@ class Basis:
         """Where the linear bias is counted from: amid the landmarks, so that large inputs cost no digits."""
         return self.landmarks.mean(axis=0) if len(self.landmarks) else np.zeros(self.landmarks.shape[1])
 
+    @property
+    def slopes(self) -> list[int]:
+        """The columns of an input in which the bias has a slope."""
+        if not isinstance(self.bias, str):
+            return list(self.bias)
+        columns = range(1 if self.has_index else 0, self.landmarks.shape[1])
+        return list(columns) if self.bias == "linear" else []
+
     def psi(self, X: Array) -> Array:
-        features = (X - self.origin)[..., 1 if self.has_index else 0 :]
-        columns = {"none": 0, "constant": 1, "linear": 1 + features.shape[-1]}[self.bias]
-        return affine(features)[..., :columns]
+        if self.bias == "none":
+            return np.empty((*X.shape[:-1], 0))
+        return affine((X - self.origin)[..., self.slopes])
 
     def columns(self, X: Array) -> Array:
         """F: a row φ(x) for every input, or for every input of a stack."""

@@ -64,8 +64,10 @@ def _sum(kernel: Sum, X: Array, Y: Array) -> Derivatives:
 
 def _product(kernel: Product, X: Array, Y: Array) -> Derivatives:
     for part, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-        if len(part.theta):
-            K = gram(other, X, Y)
+        if len(part.theta) and type(part) is ConstantKernel:
+            yield part.constant_value * gram(other, X, Y)
+        elif len(part.theta):
+            K = other.constant_value if type(other) is ConstantKernel else gram(other, X, Y)
             for D in derivatives(part, X, Y):
                 yield D * K
 

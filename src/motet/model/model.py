@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import MAX_MAGNITUDE, Array, is_finite, numbers
+from motet.arrays import MAX_MAGNITUDE, Array, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
 from motet.kernels import check_dimension, number, on_columns
 from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
@@ -28,7 +28,8 @@ class Model:
     """f_j(x) = average + shift, with kernel α K̄ + (1−α) K̃ʲ and a bias; noise variance σ²λw.
 
     ``common=None`` leaves the bias alone as the average: K = K̃ and α plays no part. With a ``catalogue`` inputs may
-    be names, and kernels that do not choose their columns read the items' features.
+    be names, and kernels that do not choose their columns read the items' features. A ``bias`` that is a list of column
+    numbers is a constant and slopes in those columns.
     """
 
     common: Kernel | None
@@ -48,8 +49,7 @@ class Model:
             if name != "alpha" and value <= 0:
                 raise InvalidModel(f"{name} must be positive, got {value!r}")
             object.__setattr__(self, name, value)
-        if self.bias not in BIASES:
-            raise InvalidModel(f"bias must be one of {', '.join(BIASES)}, got {self.bias!r}")
+        object.__setattr__(self, "bias", _checked_bias(self.bias, has_index=self.catalogue is not None))
         if self.basis is not None and type(self.basis) not in BASES.values():
             names = ", ".join(cls.__name__ for cls in BASES.values())
             raise InvalidModel(f"basis must be None or one of {names}, got {self.basis!r}")
@@ -99,6 +99,8 @@ class Model:
         """Raises unless inputs of ``p`` columns can be read."""
         if self.dimension is not None and p != self.dimension:
             raise WrongDimension(f"inputs must have {self.dimension} columns, got {p}")
+        if not isinstance(self.bias, str) and max(self.bias) >= p:
+            raise WrongDimension(f"the bias reads column {max(self.bias)}, inputs have {p}")
         for kernel in (self.common, self.individual):
             if kernel is not None:
                 check_dimension(kernel, p)
@@ -148,7 +150,7 @@ class Model:
             "individual": to_spec(self.individual),
             "alpha": self.alpha,
             "lam": self.lam,
-            "bias": self.bias,
+            "bias": self.bias if isinstance(self.bias, str) else list(self.bias),
             "basis": basis,
             "sigma2": self.sigma2,
             "catalogue": None if self.catalogue is None else self.catalogue.to_spec(),
@@ -186,6 +188,18 @@ class Model:
 
     def __hash__(self) -> int:
         return hash(self.to_json())
+
+
+def _checked_bias(bias: Any, *, has_index: bool) -> Bias:
+    """The bias's name, or its columns in their order."""
+    if isinstance(bias, str) and bias in BIASES:
+        return bias  # type: ignore[return-value]
+    columns: list[Any] = list(bias) if isinstance(bias, (list, tuple)) and bias else [None]
+    first = 1 if has_index else 0
+    if not all(is_whole_number(k) and k >= first for k in columns) or len(set(columns)) < len(columns):
+        known = f"one of {', '.join(BIASES)}, or a list of different column numbers from {first} on"
+        raise InvalidModel(f"bias must be {known}, got {bias!r:.60}")
+    return tuple(sorted(int(k) for k in columns))
 
 
 def _are_names(X: Any) -> bool:

@@ -162,6 +162,6 @@ def _carry(release: Disclosed, basis: Basis) -> tuple[Array, Array]:
     M = np.zeros((len(basis.prior), len(release.eta)))
     M[:d, :r] = basis.e(release.landmarks).T @ release.A.T
     M[d:, r:] = np.eye(len(M) - d)
-    if release.model.bias == "linear":
-        M[d + 1 :, r] = (release.basis.origin - basis.origin)[1 if basis.has_index else 0 :]
+    if slopes := basis.slopes:
+        M[d + 1 :, r] = (release.basis.origin - basis.origin)[slopes]
     return M @ release.Lambda @ M.T, M @ release.eta

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-from motet.arrays import MAX_MAGNITUDE, Array, finite_number
+from motet.arrays import MAX_MAGNITUDE, Array, finite_number, is_whole_number
 from motet.model.basis import BASES, Bias
+from motet.model.model import BIASES
 from motet.privacy.ledger import Ledger
 
 MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
@@ -66,6 +67,12 @@ def _rows(value: Any) -> tuple[tuple[float, ...], ...]:
     _refuse_unless(isinstance(value, list) and 0 < len(value) <= MAX_BASIS_POINTS)
     _refuse_unless(all(isinstance(row, list) and row for row in value))
     return tuple(tuple(map(_number, row)) for row in value)
+
+
+def _bias(value: Any) -> Any:
+    columns = value if isinstance(value, list) else []
+    _refuse_unless(value in BIASES or (bool(columns) and all(is_whole_number(k) for k in columns)))
+    return value
 
 
 def _line(text: str) -> str:
@@ -125,7 +132,9 @@ class ModelSection(Section):
     )
     alpha: Annotated[Number, Field(ge=0, le=1)] | None = Field(default=None, description="a number from 0 to 1")
     sigma2: Positive | None = Field(default=None, description="a number above 0")
-    bias: Bias = Field(default="constant", description='"none", "constant" or "linear"')
+    bias: Annotated[Bias, PlainValidator(_bias)] = Field(
+        default="constant", description='"none", "constant" or "linear", or a list of column numbers such as [0, 2]'
+    )
 
 
 class Inputs(Section):

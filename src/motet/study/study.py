@@ -159,6 +159,8 @@ def _model(file: File, catalogue: Catalogue | None, dimension: int) -> Model:
             kernels[key] = None if spec is None else from_spec(spec)
             if spec is not None:
                 Model(None, kernels[key], 1.0, 1.0, catalogue=catalogue).check_dimension(dimension)
+    with blaming("model.bias"):
+        Model(None, kernels["individual"], 1.0, 1.0, section.bias, catalogue=catalogue).check_dimension(dimension)
     with blaming("basis" if file.basis.rank is None else "basis.rank"):
         basis = _basis(file.basis, catalogue, dimension)
     with blaming("basis.kind"):

@@ -151,7 +151,7 @@ name = {name}
 alpha = 0.5   # share of the average, from 0 to 1
 lam = 0.1     # noise variance, as a multiple of sigma2
 sigma2 = 1.0  # scale of all variances; may be left out under policy "exact", which estimates it
-bias = "constant"   # none, constant or linear
+bias = "constant"   # none, constant or linear; or columns with a slope: [0, 2]
 common = {kernel}   # of the average; "none": the bias alone
 individual = {kernel}   # of the shifts
 # kernels: {kernels}, and

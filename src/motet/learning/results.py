@@ -1,0 +1,106 @@
+"""What a fitted regressor knows, in the form that summaries, effects, residuals and comparisons are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from motet.arrays import Array, Index
+from motet.learning.components import Component, Components
+from motet.learning.engine import Engine
+from motet.learning.evidence import Method
+from motet.learning.system import System
+from motet.learning.tuning import Tuning, examples_of
+from motet.linalg import blas_limit
+
+Z95 = 1.959963984540054  # of a normal distribution's 95 % interval
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """An engine with all that was learned, how its settings were chosen (None: given), and the inputs' names."""
+
+    engine: Engine
+    tuning: Tuning | None
+    method: Method
+    names: list[str]
+
+    @cached_property
+    @blas_limit
+    def system(self) -> System:
+        """All tasks solved."""
+        folded, X = examples_of(self.engine)
+        return System.of_tasks(self.engine.model, folded, X, self.method)
+
+    @cached_property
+    def components(self) -> Components:
+        """Every summand of both kernels, with its variance in units of the noise's."""
+        return Components.of(self.engine.model, self.system.X) if self.tuning is None else self.tuning.components
+
+    @property
+    def sigma2(self) -> float:
+        return float(self.system.evidence.sigma2)
+
+    @property
+    def noise_variance(self) -> float:
+        """σ²λ: of an observation of weight 1."""
+        return self.sigma2 * self.engine.model.lam
+
+    @property
+    def zero(self) -> tuple[Component, ...]:
+        """Components that the data did not ask for, or that were given no share."""
+        if self.tuning is not None:
+            return self.tuning.zero
+        model = self.engine.model
+        shares = {"average": model.common_share, "individual": model.individual_share}
+        return tuple(c for c in self.components.listed if not shares[c.side])
+
+    # --- criteria ---
+
+    @property
+    def criterion(self) -> float:
+        """−2 · log evidence."""
+        return -2.0 * self.system.evidence.log_evidence
+
+    @property
+    def variance_parameters(self) -> int:
+        """How many numbers of the covariance were chosen by evidence, those at 0 and the noise included."""
+        scale = int(self.engine.model.sigma2 is None or self.tuning is not None)
+        if self.tuning is None:
+            return scale
+        dropped = [c for c in self.zero if all(c is not other for other in self.components.listed)]
+        return scale + len(self.components.theta) + sum(len(c.scaled.theta) for c in dropped)
+
+    @property
+    def parameters(self) -> int:
+        """Fixed effects and variance parameters, as lme4 counts them, by REML and by ML."""
+        return self.system.posterior.factor.bias_rank + self.variance_parameters
+
+    @property
+    def aic(self) -> float:
+        return self.criterion + 2.0 * self.parameters
+
+    @property
+    def bic(self) -> float:
+        return self.criterion + float(np.log(len(self.engine))) * self.parameters
+
+    # --- rows and tasks ---
+
+    @cached_property
+    def rows(self) -> tuple[Index, Array, Array, Array]:
+        """Of all rows, as they came: the task's number, the input, the output and the noise."""
+        return self.engine.rows()
+
+    @cached_property
+    def labels(self) -> dict[int, Hashable]:
+        """The label of every task, by number."""
+        numbers = np.unique(self.rows[0]).tolist()
+        return dict(zip(numbers, self.engine.labels(numbers)))
+
+    @property
+    def task_labels(self) -> list[Hashable]:
+        """The label of every row."""
+        return [self.labels[int(task)] for task in self.rows[0]]

@@ -1,0 +1,133 @@
+"""``motet tune`` and ``motet fit``: settings from a table, a release that ``motet predict`` takes, likely mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import motet
+from motet import MixedEffectRegressor
+from motet.learning.tuning import Step
+from tests.cli.program import check_mistakes, good, predictions, refused, run, table
+
+HEADER = "subject,weeks,dose,y\n"
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve subjects × 4, of a slope of 2 a week and levels of their own."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for subject in range(12):
+        level = 3.0 * rng.normal()
+        for weeks, dose in zip(rng.uniform(0, 10, 4).round(1), rng.uniform(100, 300, 4).round()):
+            rows.append(f"s{subject},{weeks},{dose},{5 + 2 * weeks + level + 0.2 * rng.normal():.3f}\n")
+    return table(tmp_path_factory.mktemp("fit") / "visits.csv", HEADER + "".join(rows))
+
+
+LINEAR = ["--task", "subject", "--common", "none", "--individual", "constant"]
+
+
+def test_settings_are_those_of_the_regressor(visits: Path) -> None:
+    found = json.loads(good(run("tune", visits, *LINEAR, "--inputs", "weeks", "--method", "ML", "--json")))
+    cells = [line.split(",") for line in visits.read_text(encoding="utf-8").splitlines()[1:]]
+    X, y = np.array([[float(row[1])] for row in cells]), np.array([float(row[3]) for row in cells])
+    steps: list[Step] = []
+    start = MixedEffectRegressor(None, "constant", method="ML")
+    reg = motet.tune(start, X, y, task=[row[0] for row in cells], report=steps.append)
+    assert reg.tuning_ is not None
+    assert tuple(steps) == reg.tuning_.log
+    assert found["evaluations"] == len(steps)
+    assert (found["rows"], found["tasks"], found["inputs"], found["method"]) == (48, 12, ["weeks"], "ML")
+    assert found["log_evidence"] == pytest.approx(reg.tuning_.log_evidence)
+    intercept, noise = (component["variance"] for component in found["components"])
+    assert noise == pytest.approx(reg.tuning_.noise_variance)
+    assert intercept / noise == pytest.approx(reg.components_.individual / reg.components_.noise)
+    assert 0.1 < noise**0.5 < 0.3  # simulated: 0.2
+    assert 1.5 < intercept**0.5 < 6.0  # and 3
+    assert found["model"]["sigma2"] == pytest.approx(reg.sigma2_)
+    assert (found["converged"], found["rows_left_out"]) == (True, 0)
+
+
+def test_without_options_units_and_structure_are_found(visits: Path) -> None:
+    clients = table(
+        visits.with_name("clients.csv"), visits.read_text(encoding="utf-8").replace(HEADER, "client,weeks,dose,y\n")
+    )
+    text = good(run("tune", clients))
+    assert "48 rows of 12 tasks; inputs: weeks, dose" in text
+    assert [word for word in ("shift: intercept", "noise", "evaluations") if word not in text] == []
+    assert "is zero: +0.0 log evidence over leaving it out" in text
+
+
+def test_a_release_predicts_for_a_task_that_was_never_seen(visits: Path, tmp_path: Path) -> None:
+    out = tmp_path / "visits.safetensors"
+    printed = good(run("fit", visits, "--task", "subject", "--inputs", "weeks", "--out", out))
+    assert f"--release {out}" in printed
+    own = table(tmp_path / "own.csv", "weeks,y\n1,17\n2,19\n")
+    at = table(tmp_path / "at.csv", "weeks\n8\n")
+    ((mean, std),) = predictions(good(run("predict", at, "--own", own, "--release", out)))
+    assert mean == pytest.approx(15 + 2 * 8, abs=1.0)  # ten above the average
+    assert std < 1.0
+    refused(run("fit", visits, *LINEAR, "--out", out), "already exists", "--force")
+    again = json.loads(good(run("fit", visits, *LINEAR, "--out", out, "--force", "--json")))
+    assert again["out"] == str(out)
+
+
+def test_rows_with_missing_values_are_announced_and_noise_is_read(visits: Path, tmp_path: Path) -> None:
+    lines = visits.read_text(encoding="utf-8").splitlines()
+    lines[1], lines[2], lines[3] = "s0,,200,7", "s0,1,NA,8", "s0,2,200,"
+    noisy = [f"{line},{'noise' if k == 0 else 1 + k % 2}" for k, line in enumerate(lines)]
+    path = table(tmp_path / "gaps.csv", "\n".join(noisy) + "\n")
+    ended = run("tune", path, *LINEAR)
+    assert ended.code == 0
+    assert ended.err == "motet: 3 of 48 rows have missing values and are left out: 1 in weeks, 1 in dose, 1 in y\n"
+    assert "45 rows of 12 tasks; inputs: weeks, dose" in ended.out  # and the noise is none of them
+    data = json.loads(good(run("tune", path, *LINEAR, "--json")))
+    assert data["rows_left_out"] == 3
+
+
+def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
+    text = visits.read_text(encoding="utf-8")
+    drugs = table(tmp_path / "drugs.csv", text.replace("dose", "drug").replace("283.0", "aspirin"))
+    drug_at = "drugs.csv, row 2, column drug"
+    few = table(tmp_path / "few.csv", "client,x,y\nann,1,2\nbob,1,2\n")
+    empty = table(tmp_path / "gaps.csv", "client,x,y\nann,,2\nbob,1,\n")
+    wrong = table(tmp_path / "noise.csv", "client,x,y,noise\nann,1,2,1\nbob,1,2,0\n")
+    check_mistakes(
+        ("no column 'client'; got subject, weeks, dose, y; name another, --task COLUMN", ["tune", visits]),
+        (
+            "no column 'Subject'; got subject, weeks, dose, y; did you mean 'subject'?",
+            ["fit", visits, "--task", "Subject"],
+        ),
+        ("no column 'score'", ["tune", visits, "--task", "subject", "--target", "score"]),
+        ("no column 'week'", ["tune", visits, "--task", "subject", "--inputs", "dose,week"]),
+        ("which is the column of outputs: leave it out", ["tune", visits, "--task", "subject", "--inputs", "weeks,y"]),
+        ("the same column, 'y'", ["tune", visits, "--task", "y"]),
+        (
+            f"{drug_at}: expected a number, got 'aspirin'; encode it, or leave it out: --inputs weeks",
+            ["tune", drugs, "--task", "subject"],
+        ),
+        ("unknown kernel 'rbff': known are rbf,", ["tune", visits, *LINEAR, "--individual", "rbff"]),
+        ("2 rows of 2 tasks are too few, or too alike", ["fit", few, "--out", tmp_path / "few.safetensors"]),
+        ("every row has a missing value: 1 in x, 1 in y", ["tune", empty]),
+        ("noise.csv, row 3, column noise: expected a variance above 0", ["tune", wrong]),
+        ("cannot read", ["tune", tmp_path / "nothing.csv"]),
+    )
+    assert not (tmp_path / "few.safetensors").exists()
+    error = json.loads(run("tune", drugs, "--task", "subject", "--json").err)["error"]
+    assert (error["code"], error["where"]) == ("invalid_data", drug_at)
+
+
+def test_parquet(visits: Path, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.read_csv(visits)
+    frame.loc[0, "weeks"] = np.nan
+    frame.to_parquet(tmp_path / "visits.parquet")
+    options = ["--task", "subject", "--inputs", "weeks", "--common", "none", "--individual", "linear", "--json"]
+    data = json.loads(good(run("tune", tmp_path / "visits.parquet", *options)))
+    assert (data["rows"], data["rows_left_out"]) == (47, 1)
+    assert [one["component"] for one in data["components"]] == ["shift: intercept and slopes", "noise"]
