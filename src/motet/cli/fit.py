@@ -24,7 +24,7 @@ from motet.text import count, first_few, suggestion
 if TYPE_CHECKING:
     from motet.learning.components import Component
     from motet.learning.regressor import MixedEffectRegressor
-    from motet.learning.tuning import Step
+    from motet.learning.search import Step
 
 TASK = "client"
 MISSING = ("na", "nan", "null")  # words for a missing number, beside an empty cell

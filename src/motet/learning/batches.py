@@ -97,7 +97,7 @@ def _cheapest(X: Array, h: Index, shift: Shift, E: Array | None) -> Invert:
     """
     pairs, size = h.size * h.shape[1], h.shape[1]
     A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
-    if A is not None and len(A) < size:
+    if A is not None and 0 < len(A) < size:
         return _by_low_rank(X, shift, A)
     affordable = max(TABLE_NUMBERS, pairs // 4) if A is None else CACHED_NUMBERS
     return (_by_table if len(X) ** 2 <= min(4 * pairs, affordable) else _by_stack)(X, shift, E)

@@ -123,16 +123,11 @@ class Components:
     def on(self, side: Side) -> list[Component]:
         return [component for component in self.listed if component.side == side]
 
-    def without(self, component: Component) -> Components:
-        return replace(self, listed=tuple(other for other in self.listed if other is not component))
-
     def drop(self, component: Component) -> Components | None:
         """Without a component; None if it is the last of the shifts, which a model cannot be without."""
-        return (
-            None
-            if self.on(component.side) == [component] and component.side == "individual"
-            else self.without(component)
-        )
+        if component.side == "individual" and len(self.on("individual")) == 1:
+            return None
+        return replace(self, listed=tuple(other for other in self.listed if other is not component))
 
     # --- as a model whose parameters are those of its kernels alone ---
 

@@ -1,8 +1,9 @@
 """What a model is without any setting: structure, scales and landmarks from the inputs alone, numbers to start from.
 
-The average is smooth beside a linear bias; a shift is an intercept, slopes and a smooth part. All kernels read inputs
-that are scaled inside, so that units do not matter and nobody else need know them. Which of these parts the data ask
-for, and how large they are, is for the evidence to say.
+The average is smooth beside a linear bias; a shift is an intercept, slopes and a smooth part. What lies high often
+rises fast, so intercept and slopes may correlate. All kernels read inputs that are scaled inside, so that units do not
+matter and nobody else need know them. Which of these parts the data ask for, and how large they are, is for the
+evidence to say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 
 from motet.arrays import Array
 from motet.errors import InvalidModel
-from motet.kernels import RBF, ConstantKernel, DotProduct, Kernel, Linear, Scaled
+from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Linear, Scaled
+from motet.learning.components import leaves
 from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
@@ -25,6 +27,7 @@ from motet.text import first_few, suggestion
 Auto: TypeAlias = Literal["auto"]
 NAMED_KERNELS = {"dot_product": {"sigma_0": 0.0}}  # parameters of a kernel given by its name, if not the defaults
 MAX_ARD_COLUMNS = 6  # up to which every column has a length scale of its own
+MAX_CORRELATED_COLUMNS = 3  # up to which a shift's slopes may correlate with each other and with its intercept
 MAX_GROWING_INPUTS = 1500  # different inputs, above which a basis that grows would take long
 MAX_SEARCHED_INPUTS = 500  # the same, for a search over many fits
 LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
@@ -63,10 +66,13 @@ def average(scaling: Scaling) -> Kernel:
 
 
 def shift(scaling: Scaling) -> Kernel:
-    """An intercept, slopes and a smooth function, each of its own size."""
+    """An intercept and slopes, correlated if columns are few, and a smooth function."""
     if scaling.is_constant:
         return ConstantKernel(1.0)
-    return ConstantKernel(1.0) + scaling.kernel(DotProduct(0.0)) + ConstantKernel(1.0) * scaling.smooth
+    columns = len(scaling.scale)
+    if columns > MAX_CORRELATED_COLUMNS:
+        return ConstantKernel(1.0) + scaling.kernel(DotProduct(0.0)) + ConstantKernel(1.0) * scaling.smooth
+    return scaling.kernel(Linear(np.eye(1 + columns).tolist())) + ConstantKernel(1.0) * scaling.smooth
 
 
 def kernel(given: Kernel | str | None, scaling: Scaling, auto: Kernel | None) -> Kernel | None:
@@ -94,10 +100,13 @@ def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
 
 
 def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS) -> BasisSpec | None:
-    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks."""
+    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks.
+
+    Levels that only have a name always grow: none of them tells of another.
+    """
     if given != "auto":
         return given
-    if common is None or len(inputs) <= most:
+    if common is None or len(inputs) <= most or any(type(leaf) is Identity for leaf, _ in leaves(common)):
         return None
     return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs))
 

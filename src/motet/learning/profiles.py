@@ -19,8 +19,9 @@ from motet.errors import InvalidData, InvalidModel
 from motet.learning.components import SIDES, Components
 from motet.learning.gradient import Slope
 from motet.learning.results import Results
+from motet.learning.search import Search
 from motet.learning.tables import Table
-from motet.learning.tuning import Search, examples_of
+from motet.learning.tuning import examples_of
 from motet.linalg import blas_limit
 from motet.text import alternatives, suggestion
 

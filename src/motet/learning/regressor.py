@@ -31,9 +31,10 @@ from motet.learning.frames import check_inputs, columns_of, missing_outputs, spl
 from motet.learning.profiles import Profile, profile
 from motet.learning.residuals import LeaveOut, diagnostics, leave_out
 from motet.learning.results import Results
+from motet.learning.search import Step
 from motet.learning.summary import Summary
 from motet.learning.tables import Table
-from motet.learning.tuning import Step, Tuning, tune_model
+from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed

@@ -1,0 +1,214 @@
+"""Pictures of a fitted regressor on matplotlib's axes. Needs the ``plots`` extra (matplotlib).
+
+Every function draws on ``ax``, or on axes of its own, and returns them, so that titles, units and limits are yours to
+set. Colours are Okabe and Ito's, which the colour-blind tell apart. Curves have one column of the inputs as their
+abscissa: ``column`` chooses it by number or name, and the others stay at their means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import cycle
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.errors import EmptyData, InvalidData, UnknownTask, WrongDimension
+from motet.learning.regressor import MixedEffectRegressor
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
+COLOURS = BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"
+MARKERS = "os^Dv<>"
+POINTS = 200  # of a curve
+MAX_TASKS = 6  # drawn if none are named
+DROP = 1.92  # of the log evidence, at the ends of a 95 % interval
+
+
+def average(
+    reg: MixedEffectRegressor, X: Any = None, *, column: int | str | None = None, band: float = 0.9, ax: Any = None
+) -> Any:
+    """The average function with its band, over all rows learned."""
+    ax, (at, X, label) = _axes(ax), _abscissa(reg, X, column)
+    _, rows, y = _learned(reg)
+    ax.plot(rows[:, at], y, ".", color=GREY, alpha=0.4, ms=4, label="rows")
+    mean, std = reg.disclosed_.average(X, return_std=True)
+    _curve(ax, X[:, at], mean, std, band, BLUE, "average")
+    return _finished(ax, xlabel=label, ylabel="output")
+
+
+def individuals(
+    reg: MixedEffectRegressor,
+    tasks: Sequence[Hashable] | None = None,
+    X: Any = None,
+    *,
+    column: int | str | None = None,
+    band: float = 0.9,
+    ax: Any = None,
+) -> Any:
+    """Functions of single tasks with their bands, over their own rows; by default of the first six."""
+    ax, (at, X, label) = _axes(ax), _abscissa(reg, X, column)
+    chosen = list(reg.tasks_[:MAX_TASKS] if tasks is None else tasks)
+    for task, colour, marker in zip(chosen, cycle(COLOURS), cycle(MARKERS)):
+        if task not in reg.tasks_:
+            listed = ", ".join(map(repr, reg.tasks_[:MAX_TASKS]))
+            raise UnknownTask(f"no rows of task {task!r} were learned; the first tasks are {listed}")
+        mean, std = reg.engine_.predict_many([task] * len(X), X, return_std=True)
+        _curve(ax, X[:, at], mean, std, band, colour, str(task), labelled_band=False)
+        rows, y, _ = reg.engine_.examples(task)
+        ax.plot(rows[:, at], y, marker, color=colour, ms=5)
+    ax.plot(X[:, at], reg.disclosed_.average(X), "--", color=GREY, label="average")
+    return _finished(ax, xlabel=label, ylabel="output")
+
+
+def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
+    """How far each task is from the average: by its own rows alone, and as estimated, which is nearer to 0.
+
+    On the diagonal nothing is borrowed from other tasks, on the horizontal everything.
+    """
+    ax = _axes(ax)
+    task, X, y = _learned(reg)
+    mean = reg.disclosed_.average(X)
+    counts = np.bincount(task)
+    alone, shrunk = (
+        np.bincount(task, values - mean) / counts for values in (y, reg.engine_.predict_many(_labels(reg, task), X))
+    )
+    reach = float(np.abs(alone).max())
+    ax.plot([-reach, reach], [-reach, reach], "--", color=GREY, label="no shrinkage")
+    ax.axhline(0.0, color=GREY, lw=1, ls=":", label="pooled")
+    sizes = 20 + 60 * counts / counts.max()
+    ax.scatter(alone, shrunk, s=sizes, color=BLUE, alpha=0.7, lw=0, label="a task, larger with more rows")
+    return _finished(ax, xlabel="mean distance of its rows from the average", ylabel="mean shift, estimated")
+
+
+def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -> Any:
+    """The log evidence below its maximum over the values of a setting.
+
+    ``profile`` has ``values`` and ``log_evidence``, or is a pair of them. The dotted line is 1.92 below: it cuts off
+    a 95 % interval.
+    """
+    pair = profile if isinstance(profile, (tuple, list)) else (profile.values, profile.log_evidence)
+    values, evidence = (np.asarray(part, float) for part in pair)
+    if values.shape != evidence.shape or values.ndim != 1 or not len(values):
+        raise WrongDimension(f"expected as many values as log evidences, got shapes {values.shape}, {evidence.shape}")
+    ax = _axes(ax)
+    order = np.argsort(values)
+    values, drop = values[order], evidence[order] - np.nanmax(evidence)
+    ax.plot(values, drop, "o-", color=BLUE, ms=4, label="log evidence")
+    best = int(np.nanargmax(drop))
+    ax.plot(values[best], drop[best], "o", color=ORANGE, ms=8, label=f"best: {values[best]:.3g}")
+    ax.axhline(-DROP, color=GREY, lw=1, ls=":", label="95 % interval")
+    if (values > 0).all() and values[-1] > 100 * values[0]:
+        ax.set_xscale("log")
+    label = name or getattr(profile, "name", None) or "value"
+    return _finished(ax, xlabel=str(label), ylabel="log evidence − maximum (nats)")
+
+
+def residuals(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
+    """What is left of every row, in standard deviations of the noise, over its fitted value."""
+    ax = _axes(ax)
+    task, X, y = _learned(reg)
+    fitted = reg.engine_.predict_many(_labels(reg, task), X)
+    noise = np.sqrt(reg.sigma2_ * reg.engine_.model.lam * _noise(reg))
+    ax.axhline(0.0, color=GREY, lw=1)
+    for level in (-1.96, 1.96):
+        ax.axhline(level, color=GREY, lw=1, ls=":", label="95 % if normal" if level > 0 else None)
+    ax.plot(fitted, (y - fitted) / noise, ".", color=BLUE, alpha=0.6, label="a row")
+    return _finished(ax, xlabel="fitted value", ylabel="residual (standard deviations of the noise)")
+
+
+def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, ax: Any = None) -> Any:
+    """How many outputs lie in their bands, over how many should; rows that were not learned tell most."""
+    y = np.asarray(y, float)
+    if y.ndim != 1 or not len(y):
+        raise EmptyData(f"expected an output for every row, got shape {y.shape}")
+    ax = _axes(ax)
+    mean, std = reg.predict(X, task=task, return_std=True, observation=True)
+    normal = NormalDist()
+    needed = np.array([2 * normal.cdf(z) - 1 for z in np.abs(y - mean) / std])  # the band that just holds each output
+    levels = np.linspace(0.0, 1.0, 21)
+    inside = np.array([np.mean(needed <= level) for level in levels])
+    spread = 1.96 * np.sqrt(levels * (1 - levels) / len(y))
+    ax.plot(levels, levels, "--", color=GREY, label="as promised")
+    low, high = np.clip(levels - spread, 0, 1), np.clip(levels + spread, 0, 1)
+    ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="95 % of independent rows")
+    ax.plot(levels, inside, "o-", color=BLUE, ms=4, label=f"{len(y)} rows")
+    ax.set_aspect("equal")
+    return _finished(ax, xlabel="level of the band", ylabel="share of outputs inside")
+
+
+# --- axes ---
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"plots need {error.name}: pip install 'motet[plots]'", name=error.name) from None
+    return plt.subplots(layout="constrained")[1]
+
+
+def _finished(ax: Any, **labels: str) -> Any:
+    ax.set(**labels)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _curve(
+    ax: Any, x: Array, mean: Array, std: Array, band: float, colour: str, label: str, *, labelled_band: bool = True
+) -> None:
+    if not 0 < band < 1:
+        raise InvalidData(f"band must lie between 0 and 1, got {band!r:.20}; 0.9 holds 90 %")
+    half = NormalDist().inv_cdf(0.5 + band / 2) * std
+    name = f"{100 * band:g} % band" if labelled_band else None
+    ax.fill_between(x, mean - half, mean + half, color=colour, alpha=0.2, lw=0, label=name)
+    ax.plot(x, mean, color=colour, label=label)
+
+
+# --- rows ---
+
+
+def _learned(reg: MixedEffectRegressor) -> tuple[Any, Array, Array]:
+    """Of every row learned, the number of its task in ``tasks_``, its input and its output."""
+    examples = [reg.engine_.examples(task) for task in reg.tasks_]
+    number = np.repeat(np.arange(len(examples)), [len(y) for _, y, _ in examples])
+    return number, np.concatenate([X for X, _, _ in examples]), np.concatenate([y for _, y, _ in examples])
+
+
+def _noise(reg: MixedEffectRegressor) -> Array:
+    """The relative noise variance of every row learned."""
+    return np.concatenate([reg.engine_.examples(task)[2] for task in reg.tasks_])
+
+
+def _labels(reg: MixedEffectRegressor, number: Any) -> list[Hashable]:
+    tasks = reg.tasks_
+    return [tasks[k] for k in number]
+
+
+def _abscissa(reg: MixedEffectRegressor, X: Any, column: int | str | None) -> tuple[int, Array, str]:
+    """The column that a curve runs along, the inputs of the curve in its order, and the column's name."""
+    _, rows, _ = _learned(reg)
+    names = [str(name) for name in getattr(reg, "feature_names_in_", [])]
+    count = rows.shape[1]
+    if column is None and count > 1:
+        listed = ", ".join(names) if names else f"0 to {count - 1}"
+        raise InvalidData(f"inputs have {count} columns: choose the one to draw along with column= ({listed})")
+    if isinstance(column, str) and column not in names:
+        raise InvalidData(f"no column {column!r}; columns are {', '.join(names) or f'0 to {count - 1}'}")
+    at = names.index(column) if isinstance(column, str) else int(column or 0)
+    if not 0 <= at < count:
+        raise InvalidData(f"column must be 0 to {count - 1}, got {column}")
+    if X is None:
+        X = np.tile(rows.mean(axis=0), (POINTS, 1))
+        X[:, at] = np.linspace(rows[:, at].min(), rows[:, at].max(), POINTS)
+    else:
+        X = reg.engine_.model.rows(X[:, None] if np.ndim(X) == 1 and count == 1 else X, count)
+        X = X[np.argsort(X[:, at], kind="stable")]
+    return at, X, names[at] if names else "input" if count == 1 else f"column {at}"
+
+
+__all__ = ["average", "calibration", "evidence_profile", "individuals", "residuals", "shrinkage"]
