@@ -148,7 +148,7 @@ def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-X, y = np.arange(12.0)[:, None] / 4, np.arange(12.0)
+X, y = np.arange(12.0)[:, None] / 4, np.sin(np.arange(12.0))
 CALLS: dict[str, Callable[[], Any]] = {
     "fit": lambda: MixedEffectRegressor().fit(X, y, task=np.arange(12) % 3),
     "disclose": lambda: learned().disclose(),
