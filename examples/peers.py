@@ -230,14 +230,16 @@ class BoostedMixedModel(Refitting):
     def fit(self, rows: Rows) -> None:
         import gpboost  # type: ignore[import-not-found]
 
-        effects = gpboost.GPModel(group_data=rows.task, likelihood="gaussian")
+        self.center, self.scale = float(rows.y.mean()), float(rows.y.std()) or 1.0  # its steps have the size of 1
+        effects = gpboost.GPModel(group_data=rows.task, likelihood="gaussian")  # with slopes some fits do not end
         settings = {"learning_rate": 0.05, "max_depth": 3, "min_data_in_leaf": 5, "verbose": -1}
-        data = gpboost.Dataset(rows.X, rows.y)
+        data = gpboost.Dataset(rows.X, (rows.y - self.center) / self.scale)
         self.booster = gpboost.train(params=settings, train_set=data, gp_model=effects, num_boost_round=100)
 
     def predict(self, X: Array, task: Index) -> Prediction:
         found = self.booster.predict(data=X, group_data_pred=task, predict_var=True, pred_latent=False)
-        return np.asarray(found["response_mean"]), np.sqrt(np.asarray(found["response_var"]))
+        std = np.sqrt(np.asarray(found["response_var"]))
+        return self.center + self.scale * np.asarray(found["response_mean"]), self.scale * std
 
 
 PACKAGES = {LinearMixedModel: "statsmodels", BoostedMixedModel: "gpboost"}

@@ -37,6 +37,7 @@ STARTS = (  # the noise's share of the variance, and length scales in units of t
     (0.05, 1.0),
     (0.3, 3.0),
     (0.3, 0.1),
+    (0.1, 0.1),
 )
 MIN_STARTS, MAX_STARTS = 3, 1 + len(STARTS)  # whose evidence is compared
 SMALL_ROWS, MEDIUM_ROWS = 2_000, 10_000  # below which four and two starts are followed, not one
