@@ -255,6 +255,12 @@ def check(step: Step) -> None:
     assert numbers[1] == pytest.approx(numbers[0], rel=1e-6, abs=1e-6), both
 
 
+def last_place(number: str) -> float:
+    """One in the last digit of a number as it is written: another processor may round it otherwise."""
+    mantissa, _, exponent = number.partition("e")
+    return float(10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])))
+
+
 def _masked(text: str) -> str:
     text = re.sub(" +$", "", text, flags=re.MULTILINE)
     for varying, mask in MASKS.items():
