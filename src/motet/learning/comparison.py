@@ -19,12 +19,12 @@ from scipy.stats import chi2
 from motet.errors import InvalidData
 from motet.kernels import ConstantKernel, DotProduct, Linear
 from motet.learning.components import WORDS, innermost
+from motet.learning.description import label
 from motet.learning.engine import Engine
 from motet.learning.residuals import leave_out
 from motet.learning.results import Results
 from motet.learning.tables import Table
 from motet.learning.tuning import tune_model
-from motet.model.model import BIASES
 
 
 class Fitted(Protocol):
@@ -76,8 +76,8 @@ class Entry:
     loo: float
 
     @property
-    def bias(self) -> int:
-        return BIASES.index(self.results.engine.model.bias)
+    def fixed(self) -> set[str]:
+        return set(self.results.fixed)
 
 
 def compare(*regressors: Fitted, names: Sequence[str] | None = None) -> Comparison:
@@ -91,7 +91,7 @@ def compare(*regressors: Fitted, names: Sequence[str] | None = None) -> Comparis
     _check_rows(every)
     notes = []
     methods = {results.method for results in every}
-    biases = {results.engine.model.bias for results in every}
+    biases = {tuple(results.fixed) for results in every}
     refitted = every
     if methods != {"ML"} and (len(biases) > 1 or len(methods) > 1):
         refitted = [_by_ml(results) for results in every]
@@ -138,19 +138,19 @@ def _terms(results: Results) -> Counter[str]:
     listed = results.components.listed
     terms: list[str] = []
     for component in [*listed, *(c for c in results.zero if all(c is not other for other in listed))]:
-        label = component.label
+        name = label(component, results.names)
         if type(innermost(component.kernel)) is Linear:
-            side, _, rest = label.partition(f": {WORDS[Linear]}")
-            terms += [f"{side}: {WORDS[ConstantKernel]}", f"{side}: {WORDS[DotProduct]}{rest}", COVARIANCE + label]
+            side, _, rest = name.partition(f": {WORDS[Linear]}")
+            terms += [f"{side}: {WORDS[ConstantKernel]}", f"{side}: {WORDS[DotProduct]}{rest}", COVARIANCE + name]
         else:
-            terms.append(label)
+            terms.append(name)
     return Counter(terms)
 
 
 def _test(small: Entry, large: Entry) -> tuple[tuple[float, float, float], str]:
     """χ², its degrees of freedom and p, and a note; NaN if the first is not nested in the second."""
     df = large.parameters - small.parameters
-    is_nested = small.terms <= large.terms and small.bias <= large.bias
+    is_nested = small.terms <= large.terms and small.fixed <= large.fixed
     if not is_nested or not df:
         return (np.nan,) * 3, f"{small.name} is not nested in {large.name}: compare them by AIC, BIC or loo"
     statistic = max(small.results.criterion - large.results.criterion, 0.0)

@@ -30,14 +30,14 @@ def fixed_effects(results: Results) -> Table:
     width = len(posterior.theta) - basis.rank
     T = np.zeros((width, len(posterior.theta)))
     T[:, basis.rank :] = np.eye(width)
-    T[:1, basis.rank + 1 :] = -basis.origin[None, : width - 1]  # counted from 0, not from the basis's origin
+    T[:1, basis.rank + 1 :] = -basis.origin[basis.slopes]  # counted from 0, not from the basis's origin
     W = posterior.whitened(T)
     error = np.sqrt(results.sigma2 * np.einsum("ij,ij->i", W, W))
     error[error == 0.0] = np.nan
     estimate = T @ posterior.theta
     return Table(
         {
-            "effect": [INTERCEPT, *results.names][:width],
+            "effect": results.fixed,
             "estimate": estimate,
             "std_error": error,
             "low": estimate - Z95 * error,

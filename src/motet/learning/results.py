@@ -10,6 +10,7 @@ import numpy as np
 
 from motet.arrays import Array, Index
 from motet.learning.components import Component, Components
+from motet.learning.description import INTERCEPT
 from motet.learning.engine import Engine
 from motet.learning.evidence import Method
 from motet.learning.system import System
@@ -39,6 +40,12 @@ class Results:
     def components(self) -> Components:
         """Every summand of both kernels, with its variance in units of the noise's."""
         return Components.of(self.engine.model, self.system.X) if self.tuning is None else self.tuning.components
+
+    @property
+    def fixed(self) -> list[str]:
+        """The names of the fixed effects: an intercept, and the columns in which the bias has a slope."""
+        basis = self.system.columns.basis
+        return [] if basis.bias == "none" else [INTERCEPT, *(self.names[k] for k in basis.slopes)]
 
     @property
     def sigma2(self) -> float:

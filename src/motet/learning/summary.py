@@ -179,7 +179,7 @@ def _correlations(description: Description, errors: Array) -> Table:
     z = np.array([pair.coordinate for pair in description.pairs])
     return Table(
         {
-            "component": [pair.component.label for pair in description.pairs],
+            "component": [label(pair.component, description.names) for pair in description.pairs],
             "between": [pair.first for pair in description.pairs],
             "and": [pair.second for pair in description.pairs],
             "correlation": np.array([pair.correlation for pair in description.pairs]),
