@@ -1,7 +1,7 @@
 """The examples of many tasks, their sums and their evidence, and the two ways to use them.
 
-``Engine`` takes examples as they come; ``MixedEffectRegressor`` is the same behind scikit-learn's interface, and chooses
-its settings. What is where:
+``Engine`` takes examples as they come; ``MixedEffectRegressor`` is the same behind scikit-learn's interface, and
+chooses its settings. What is where:
 
     what is kept          triples, batches, information, admission, engine
     one model solved      system, evidence, predictions

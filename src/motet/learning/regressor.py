@@ -59,7 +59,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Components:
+class VarianceTable:
     """Where the variance of an observation comes from, on average over the inputs learned."""
 
     average: float
@@ -306,13 +306,13 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self.engine_.tasks
 
     @property
-    def components_(self) -> Components:
+    def components_(self) -> VarianceTable:
         """Variance components: average, individual and noise (of an observation of weight 1)."""
         check_is_fitted(self)
         model, X = self.engine_.model, self.engine_.inputs
         common = 0.0 if model.common is None else model.common_share * float(np.mean(model.common.diag(X)))
         individual = model.individual_share * float(np.mean(model.individual.diag(X)))
-        return Components(*(float(self.sigma2_) * part for part in (common, individual, model.lam)))
+        return VarianceTable(*(float(self.sigma2_) * part for part in (common, individual, model.lam)))
 
     @property
     def results_(self) -> Results:
@@ -443,4 +443,4 @@ def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
         return 1.0 / weight, weight > 0
 
 
-__all__ = ["Components", "MixedEffectRegressor", "tune"]
+__all__ = ["MixedEffectRegressor", "VarianceTable", "tune"]
