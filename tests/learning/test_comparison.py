@@ -13,6 +13,8 @@ from motet import MixedEffectRegressor
 from motet.errors import InvalidData
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 
+pytestmark = pytest.mark.slow  # each tunes a model several times
+
 INTERCEPT = ConstantKernel(1.0)
 INDEPENDENT = ConstantKernel(1.0) + DotProduct(0.0)
 CORRELATED = Linear([[1.0, 0.0], [0.0, 1.0]])

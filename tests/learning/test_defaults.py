@@ -27,6 +27,7 @@ def curves(seed: int = 0, tasks: int = 30, rows: int = 8) -> tuple[Array, Array,
     return X, y, task
 
 
+@pytest.mark.slow
 def test_units_do_not_matter() -> None:
     X, y, task = curves()
     seconds = MixedEffectRegressor().fit(X, y, task=task)
@@ -37,6 +38,7 @@ def test_units_do_not_matter() -> None:
     np.testing.assert_allclose(0.01 * std, other_std, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "name", "task", "x", "y"),
     [
@@ -70,6 +72,7 @@ def score(y: Array, mean: Any, std: Any) -> Array:
     return np.asarray(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y - mean) / std) ** 2)
 
 
+@pytest.mark.slow
 def test_bands_cover() -> None:
     """90 % bands of observations, known and new tasks, over ten simulations."""
     inside: list[Array] = []
@@ -101,6 +104,7 @@ def test_rows_with_missing_values_are_left_out_and_announced(frame: Any) -> None
         MixedEffectRegressor().fit(np.full((3, 1), np.nan), [1.0, 2.0, 3.0])
 
 
+@pytest.mark.slow
 def test_learning_more_does_not_tune_again() -> None:
     X, y, task = curves()
     reg = MixedEffectRegressor().fit(X[:120], y[:120], task=task[:120])
@@ -136,6 +140,7 @@ def test_too_few_rows_keep_the_settings_and_say_so() -> None:
         MixedEffectRegressor(optimizer="adam").fit([[0.0], [1.0]], [1.0, 2.0])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_release_carries_the_scaling() -> None:
     X, y, task = curves()
     reg = MixedEffectRegressor().fit(X, y, task=task)
@@ -148,6 +153,7 @@ def test_a_release_carries_the_scaling() -> None:
 # --- structure ---
 
 
+@pytest.mark.slow
 def test_many_inputs_get_landmarks_and_linear_kernels_features() -> None:
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(1800, 2)), np.repeat(np.arange(300), 6)
@@ -193,6 +199,7 @@ def test_a_mixed_model_by_its_kernel() -> None:
     assert -2 * reg.log_evidence_ == pytest.approx(1743.628, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_intercepts_and_slopes_may_correlate() -> None:
     """Who starts high rises fast: one row of a new task then tells of its slope too."""
     rng = np.random.default_rng(3)
@@ -206,6 +213,7 @@ def test_intercepts_and_slopes_may_correlate() -> None:
     assert std[0] < 2.0
 
 
+@pytest.mark.slow
 def test_levels_of_a_second_factor_are_no_landmarks() -> None:
     """Six hundred levels, crossed with tasks: each is estimated, so the noise is found."""
     rng = np.random.default_rng(0)

