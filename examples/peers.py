@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -43,7 +44,7 @@ class Learner(Protocol):
         """Mean and standard deviation of an observation."""
 
 
-class Refitting:
+class Refitting(ABC):
     """A learner that starts again with all rows."""
 
     rows: Rows
@@ -55,8 +56,9 @@ class Refitting:
     def learn(self, rows: Rows) -> None:
         self.fit(self.rows.joined(rows))
 
+    @abstractmethod
     def fit(self, rows: Rows) -> None:
-        raise NotImplementedError
+        """Learn these rows and no others."""
 
 
 class Motet:

@@ -153,7 +153,7 @@ def estimates(reg: MixedEffectRegressor, grid: Array) -> Iterator[tuple[str, tup
     pairs = [(variances(theta + step), variances(theta - step)) for step in steps]
     for name, value in variances(theta).items():
         d = np.array([(above[name] - below[name]) / (2 * STEP) for above, below in pairs])
-        yield name, (value, np.sqrt(2.0 / (tuning.rows - tuning.bias_rank) + d @ covariance @ d))
+        yield name, (value, np.sqrt(2.0 / tuning.free + d @ covariance @ d))
 
 
 def tables(case: Case, outcomes: list[Outcome]) -> Iterator[Table]:

@@ -49,10 +49,16 @@ __all__ = [
     "Scaled",
     "Sum",
     "check_dimension",
+    "is_fixed",
     "on_columns",
     "register",
     "unregister",
 ]
+
+
+def is_fixed(bounds: Any) -> bool:
+    """Whether a hyperparameter's bounds, pairs of numbers or "fixed", hold it."""
+    return isinstance(bounds, str) and bounds == "fixed"
 
 
 class StackKernel(Kernel):  # type: ignore[misc]
@@ -110,7 +116,7 @@ class Linear(StackKernel):
 
     @property
     def _is_fixed(self) -> bool:
-        return isinstance(self.covariance_bounds, str) and self.covariance_bounds == "fixed"
+        return is_fixed(self.covariance_bounds)
 
     @property
     def theta(self) -> Array:

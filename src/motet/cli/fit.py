@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from motet.arrays import Array
 from motet.cli.terminal import AsJson, Force, show, show_table
-from motet.errors import EmptyData, InvalidData, NoEvidence
+from motet.errors import InvalidData, NoEvidence
 from motet.files import Table, cell_number, check_new, read
 from motet.text import count, first_few, suggestion
 
@@ -130,16 +130,11 @@ def _read(path: Path, task: str, target: str, inputs: str | None) -> Examples:
     noise = np.array(table.floats("noise", default=1.0) if "noise" not in columns else [1.0] * len(cells))
     if (noise <= 0).any():
         raise table.refusal(int(np.argmax(noise <= 0)), "noise", "expected a variance above 0")
-    is_missing = np.isnan(cells)
-    complete = np.flatnonzero(~is_missing.any(axis=1))
-    if left_out := len(cells) - len(complete):
-        counts = {column: int(n) for column, n in zip([*columns, target], is_missing.sum(axis=0)) if n}
-        listed = ", ".join(f"{n} in {column}" for column, n in counts.items())
-        if not len(complete):
-            raise EmptyData(f"{table.file}: every row has a missing value: {listed}")
-        warnings.warn(f"{left_out} of {len(cells)} rows have missing values and are left out: {listed}", stacklevel=2)
+    from motet.learning.frames import complete_rows  # here, so that a wrong table is refused at once
+
+    complete = complete_rows(np.isnan(cells), [*columns, target], f"{table.file}: every row has a missing value")
     labels, (*X, y) = table.only(complete.tolist()).texts(task), cells[complete].T
-    return Examples(table, labels, columns, np.column_stack(X), y, noise[complete], left_out)
+    return Examples(table, labels, columns, np.column_stack(X), y, noise[complete], len(cells) - len(complete))
 
 
 def _input_columns(table: Table, task: str, target: str, inputs: str | None) -> list[str]:

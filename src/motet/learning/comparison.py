@@ -19,7 +19,6 @@ from scipy.stats import chi2
 from motet.errors import InvalidData
 from motet.kernels import ConstantKernel, DotProduct, Linear
 from motet.learning.components import WORDS, innermost
-from motet.learning.description import label
 from motet.learning.engine import Engine
 from motet.learning.residuals import leave_out
 from motet.learning.results import Results
@@ -138,7 +137,7 @@ def _terms(results: Results) -> Counter[str]:
     listed = results.components.listed
     terms: list[str] = []
     for component in [*listed, *(c for c in results.zero if all(c is not other for other in listed))]:
-        name = label(component, results.names)
+        name = component.described(results.names)
         if type(innermost(component.kernel)) is Linear:
             side, _, rest = name.partition(f": {WORDS[Linear]}")
             terms += [f"{side}: {WORDS[ConstantKernel]}", f"{side}: {WORDS[DotProduct]}{rest}", COVARIANCE + name]

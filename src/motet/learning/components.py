@@ -7,7 +7,7 @@ of the noise's; so each can be switched off alone. ``Components.model`` is the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -34,6 +34,7 @@ from motet.kernels import (
     Scaled,
     Sum,
     affine,
+    is_fixed,
 )
 from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
 from motet.model.model import Model
@@ -59,7 +60,11 @@ class Component:
     @property
     def label(self) -> str:
         """What it is, in words."""
-        return f"{'average' if self.side == 'average' else 'shift'}: {describe(self.kernel)}"
+        return self.described()
+
+    def described(self, names: Sequence[str] | None = None) -> str:
+        """What it is, in words, with the inputs' names."""
+        return f"{'average' if self.side == 'average' else 'shift'}: {describe(self.kernel, names)}"
 
     @property
     def has_own_scale(self) -> bool:
@@ -111,8 +116,8 @@ class Components:
         for side, kernel, share in sides:
             held: list[Kernel] = []
             for summand in [] if kernel is None else summands(_without_zeros(kernel)):
-                scale, is_fixed, rest = scale_of(summand)
-                if is_fixed:
+                scale, fixed, rest = scale_of(summand)
+                if fixed:
                     held.append(summand)
                 else:
                     listed.append(_component(side, rest, max(share, MIN_VARIANCE) * scale / model.lam))
@@ -276,21 +281,16 @@ def summands(kernel: Kernel) -> list[Kernel]:
 def scale_of(kernel: Kernel) -> tuple[float, bool, Kernel]:
     """A term's constant factor, whether that is fixed, and the rest; 1 if there is none."""
     if type(kernel) is ConstantKernel:
-        return float(kernel.constant_value), _is_fixed(kernel), ConstantKernel(1.0, "fixed")
+        return float(kernel.constant_value), is_fixed(kernel.constant_value_bounds), ConstantKernel(1.0, "fixed")
     if isinstance(kernel, Reading):
-        scale, is_fixed, rest = scale_of(kernel.kernel)
-        return scale, is_fixed, rest if type(rest) is ConstantKernel else _reading(kernel, rest)
+        scale, fixed, rest = scale_of(kernel.kernel)
+        return scale, fixed, rest if type(rest) is ConstantKernel else _reading(kernel, rest)
     if type(kernel) is Product:
         for factor, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
             if type(factor) is ConstantKernel:
-                scale, is_fixed, rest = scale_of(other)
-                return float(factor.constant_value) * scale, _is_fixed(factor) or is_fixed, rest
+                scale, fixed, rest = scale_of(other)
+                return float(factor.constant_value) * scale, is_fixed(factor.constant_value_bounds) or fixed, rest
     return 1.0, False, kernel
-
-
-def _is_fixed(kernel: ConstantKernel) -> bool:
-    bounds = kernel.constant_value_bounds
-    return isinstance(bounds, str) and bounds == "fixed"
 
 
 def _reading(outer: Reading, kernel: Kernel) -> Kernel:
@@ -306,17 +306,19 @@ def innermost(kernel: Kernel) -> Kernel:
 WORDS = {ConstantKernel: "intercept", DotProduct: "slopes", Linear: "intercept and slopes", Identity: "levels"}
 
 
-def describe(kernel: Kernel) -> str:
-    """A kernel in a word or two: intercept, slopes, RBF, RBF × slopes, levels of column 2."""
+def describe(kernel: Kernel, names: Sequence[str] | None = None) -> str:
+    """A kernel in a word or two: intercept, slopes, RBF, RBF × slopes, levels of column 2, slopes of age."""
     if isinstance(kernel, On):
-        columns = ", ".join(map(str, kernel.columns))
-        return f"{describe(kernel.kernel)} of column{'s' if len(kernel.columns) > 1 else ''} {columns}"
+        inner = describe(kernel.kernel)
+        if names is not None and len(kernel.columns) == 1:
+            return f"{inner} of {names[kernel.columns[0]]}"
+        return f"{inner} of column{'s' if len(kernel.columns) > 1 else ''} {', '.join(map(str, kernel.columns))}"
     if isinstance(kernel, Scaled):
         return describe(kernel.kernel)
     if type(kernel) in (Sum, Product):
-        return f"{describe(kernel.k1)} {'+' if type(kernel) is Sum else '×'} {describe(kernel.k2)}"
+        return f"{describe(kernel.k1, names)} {'+' if type(kernel) is Sum else '×'} {describe(kernel.k2, names)}"
     if type(kernel) is Exponentiation:
-        return f"({describe(kernel.kernel)})^{kernel.exponent:g}"
+        return f"({describe(kernel.kernel, names)})^{kernel.exponent:g}"
     return WORDS.get(type(kernel), type(kernel).__name__)
 
 

@@ -124,14 +124,6 @@ class Description:
         return parts, float(np.sqrt(covariance[0, 0])), pairs, shapes
 
 
-def label(component: Component, names: list[str]) -> str:
-    """What a component is, with the inputs' names."""
-    text, kernel = component.label, component.kernel
-    if isinstance(kernel, On) and len(kernel.columns) == 1:
-        text = text.replace(f"of column {kernel.columns[0]}", f"of {names[kernel.columns[0]]}")
-    return text
-
-
 # --- one component ---
 
 
@@ -154,7 +146,9 @@ def _parts(component: Component, X: Array, names: list[str]) -> Iterator[Part]:
             per = " per standard deviation" if any(scale != 1.0 for scale in scales) else ""
             yield Part(component, f"{side}: slopes{per}", component.variance, effects)
     else:
-        yield Part(component, label(component, names), component.size(X), (0,) if type(leaf) is ConstantKernel else ())
+        yield Part(
+            component, component.described(names), component.size(X), (0,) if type(leaf) is ConstantKernel else ()
+        )
 
 
 def _pairs(component: Component, names: list[str]) -> Iterator[Pair]:

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from motet.arrays import Array, Index, distinct
-from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError
+from motet.errors import InvalidData, InvalidModel, MotetError
 from motet.kernels import ConstantKernel, DotProduct, Identity, Kernel, Linear, On
 from motet.learning.defaults import MAX_GROWING_INPUTS
-from motet.learning.frames import columns_of
+from motet.learning.frames import columns_of, complete_rows
 from motet.model.basis import Landmarks
 from motet.text import first_few, suggestion
 
@@ -309,15 +309,7 @@ def _labels(frame: Any, group: Group) -> list[Hashable]:
 
 def _complete(frame: Any, variables: list[str]) -> Index:
     """The rows that have all variables; says which have not."""
-    missing = frame[variables].isna()
-    complete = np.flatnonzero(~missing.any(axis=1))
-    if len(complete) < len(frame):
-        listed = ", ".join(f"{count} in {name}" for name, count in missing.sum().items() if count)
-        if not len(complete):
-            raise EmptyData(f"every row has missing values: {listed}")
-        dropped = f"{len(frame) - len(complete)} of {len(frame)} rows have missing values and are left out: {listed}"
-        warnings.warn(dropped, UserWarning, stacklevel=4)
-    return complete
+    return complete_rows(frame[variables].isna().to_numpy(), variables)
 
 
 def _variables(texts: Sequence[str], frame: Any) -> list[str]:

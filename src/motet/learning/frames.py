@@ -5,13 +5,15 @@ scikit-learn turns a frame into an array and forgets which column is which; what
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import warnings
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.errors import InvalidData
+from motet.arrays import Index
+from motet.errors import EmptyData, InvalidData
 from motet.text import first_few, suggestion
 
 
@@ -68,6 +70,23 @@ def _check_numbers(values: Any, column: Hashable) -> None:
             raise InvalidData(
                 f"expected numbers in the column {column!r}, got {value!r:.30}; encode it, or leave it out"
             ) from None
+
+
+def complete_rows(
+    missing: NDArray[np.bool_], names: Sequence[str], nothing: str = "every row has missing values"
+) -> Index:
+    """The rows that miss nothing; a warning announces the others, and ``nothing`` refuses a table without such rows.
+
+    ``missing`` has a column for each of ``names``. The warning is of the line that called ``fit``, three calls above.
+    """
+    complete = np.flatnonzero(~missing.any(axis=1))
+    if left_out := len(missing) - len(complete):
+        listed = ", ".join(f"{count} in {name}" for name, count in zip(names, missing.sum(axis=0)) if count)
+        if not len(complete):
+            raise EmptyData(f"{nothing}: {listed}")
+        dropped = f"{left_out} of {len(missing)} rows have missing values and are left out: {listed}"
+        warnings.warn(dropped, UserWarning, stacklevel=5)
+    return complete
 
 
 def missing_outputs(y: Any) -> NDArray[np.bool_]:

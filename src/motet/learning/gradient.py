@@ -38,6 +38,7 @@ class Slope:
     gradient: Array
     information: Array
     cross: Array
+    free: int  # rows less weights of the bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +71,9 @@ def slope(system: System) -> Slope:
         system.evidence.log_evidence,
         sigma2,
         -0.5 * np.array(gradient),
-        *_average_information(parts, products, W, sigma2, system.total.rows - _bias_rank(system)),
+        *_average_information(parts, products, W, sigma2, system.free),
+        system.free,
     )
-
-
-def _bias_rank(system: System) -> int:
-    return system.posterior.factor.bias_rank if system.method == "REML" else 0
 
 
 def _parts(system: System, W: Array) -> Iterator[_Part]:

@@ -183,8 +183,6 @@ class _Curve:
         folded, X = examples_of(results.engine)
         self._search = Search(folded, X, results.method, None)
         self._components, self._held = results.components, held
-        bias_rank = results.system.posterior.factor.bias_rank if results.method == "REML" else 0
-        self._free = float(results.system.total.rows - bias_rank)
 
     def over(self, grid: Array, at: float, *, keep_all: bool) -> tuple[Array, Array]:
         """From the estimate outwards, each value from where its neighbour was best; then inwards, if that is better."""
@@ -213,7 +211,7 @@ class _Curve:
         if self._held.with_scale:
             size, slope = self._held.coordinate(theta)
             log_sigma2 = at - size - np.log(self._components.searched.lam)
-            height, gradient = _with_scale(found, log_sigma2, slope, self._free)
+            height, gradient = _with_scale(found, log_sigma2, slope)
         return height, self._held.pulled(theta, gradient)
 
     def _best(self, at: float, start: Array) -> tuple[Array, float]:
@@ -243,9 +241,9 @@ def _error(results: Results, held: Quantity, gradient: Array) -> float:
     return np.sqrt(variance) if np.isfinite(variance) and variance > 0 else 1.0
 
 
-def _with_scale(found: Slope, log_sigma2: float, size_gradient: Array, free: float) -> tuple[float, Array]:
+def _with_scale(found: Slope, log_sigma2: float, size_gradient: Array) -> tuple[float, Array]:
     """The log evidence and its gradient where σ² of the model searched is given, and falls as sizes grow."""
-    ratio = np.exp(log_sigma2) / found.sigma2
+    free, ratio = found.free, np.exp(log_sigma2) / found.sigma2
     height = found.log_evidence - 0.5 * free * (np.log(ratio) + 1.0 / ratio - 1.0)
     gradient = found.gradient + found.cross * (1.0 / ratio - 1.0)
     return float(height), np.asarray(gradient + 0.5 * free * (1.0 - 1.0 / ratio) * size_gradient)

@@ -27,7 +27,7 @@ from motet.learning.effects import fixed_effects, random_effects
 from motet.learning.engine import Engine, labels_of
 from motet.learning.evidence import Method
 from motet.learning.formula import SETTLED, Formula
-from motet.learning.frames import check_inputs, columns_of, missing_outputs, split_tasks
+from motet.learning.frames import check_inputs, columns_of, complete_rows, missing_outputs, split_tasks
 from motet.learning.profiles import Profile, profile
 from motet.learning.residuals import LeaveOut, diagnostics, leave_out
 from motet.learning.results import Results
@@ -234,16 +234,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y = column_or_1d(y, warn=True).astype(np.float64)
         noise, weighted = _noise(sample_weight, len(X))
         labels = [ONE_TASK] * len(X) if task is None else labels_of(task, len(X))
-        complete = ~np.isnan(X).any(axis=1) & known
-        if not complete.all():
-            names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(X.shape[1])])
-            counts = {**dict(zip(names, np.isnan(X).sum(axis=0))), "y": int((~known).sum())}
-            listed = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
-            dropped = f"{int((~complete).sum())} of {len(X)} rows have missing values and are left out: {listed}"
-            if not complete.any():
-                raise EmptyData(f"every row has missing values: {listed}")
-            warnings.warn(dropped, UserWarning, stacklevel=4)
-        kept = np.flatnonzero(complete & weighted)
+        complete = complete_rows(np.column_stack([np.isnan(X), ~known]), [*self._names, "y"])
+        kept = complete[weighted[complete]]
         if len(kept) < len(X):
             X, y, noise, labels = X[kept], y[kept], noise[kept], [labels[i] for i in kept]
         return Rows(labels, X, y, noise, task is None)
@@ -318,9 +310,14 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def results_(self) -> Results:
         """All that tables of results are computed from."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
         method = self.method if self.tuning_ is None else self.tuning_.method
-        return Results(self.engine_, self.tuning_, method, [str(name) for name in names])
+        return Results(self.engine_, self.tuning_, method, self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        """Of the inputs' columns."""
+        names = getattr(self, "feature_names_in_", [f"column {k}" for k in range(self.n_features_in_)])
+        return [str(name) for name in names]
 
     def summary(self) -> Summary:
         """How well it fits, variance components, length scales and fixed effects, with intervals."""

@@ -11,7 +11,7 @@ import numpy as np
 from motet.arrays import Array
 from motet.kernels import DotProduct, Scaled, affine
 from motet.learning.components import Component, innermost
-from motet.learning.description import Description, Part, label
+from motet.learning.description import Description, Part
 from motet.learning.effects import coefficients, fixed_effects
 from motet.learning.results import Z95, Results
 from motet.learning.tables import Table
@@ -129,7 +129,7 @@ def _variances(results: Results, description: Description, errors: Array) -> Tab
                 np.nan if is_zero or c.side == "average" else shrinkage(results, part),
             )
         )
-    rows += [(label(c, results.names), 0.0, 0.0, np.nan, 0.0, np.nan) for c in absent]
+    rows += [(c.described(results.names), 0.0, 0.0, np.nan, 0.0, np.nan) for c in absent]
     rows.append(("noise", 1.0, 1.0 / total, errors[-1], np.nan, np.nan))
     names, ratio, share, error, gain, shrunk = (list(column) for column in zip(*rows))
     variance = results.noise_variance * np.array(ratio)
@@ -179,7 +179,7 @@ def _correlations(description: Description, errors: Array) -> Table:
     z = np.array([pair.coordinate for pair in description.pairs])
     return Table(
         {
-            "component": [label(pair.component, description.names) for pair in description.pairs],
+            "component": [pair.component.described(description.names) for pair in description.pairs],
             "between": [pair.first for pair in description.pairs],
             "and": [pair.second for pair in description.pairs],
             "correlation": np.array([pair.correlation for pair in description.pairs]),
@@ -197,7 +197,7 @@ def _lengths(description: Description, errors: Array, zero: tuple[Component, ...
         factor = np.exp(Z95 * np.array([error for _, error in rows]))
     return Table(
         {
-            "component": [label(shape.component, description.names) for shape in shapes],
+            "component": [shape.component.described(description.names) for shape in shapes],
             "parameter": [shape.parameter for shape in shapes],
             "input": [shape.input for shape in shapes],
             "value": values,

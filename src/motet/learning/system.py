@@ -63,6 +63,11 @@ class System:
     evidence: Evidence
     method: Method = "REML"
 
+    @property
+    def free(self) -> int:
+        """Rows less the weights of the bias that the evidence integrates out."""
+        return self.total.rows - (self.posterior.factor.bias_rank if self.method == "REML" else 0)
+
     @classmethod
     def solve(
         cls, model: Model, columns: Columns, by_input: Sequence[Batch], X: Array, method: Method = "REML"

@@ -18,7 +18,6 @@ from motet.learning.components import MAX_VARIANCE, MIN_VARIANCE, Component, Com
 from motet.learning.engine import Engine
 from motet.learning.evidence import Method
 from motet.learning.search import ROUGH_PRECISION, Search, Step, Summit
-from motet.learning.system import System
 from motet.linalg import blas_limit
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
@@ -51,7 +50,7 @@ class Tuning:
     converged: bool
     seconds: float
     rows: int
-    bias_rank: int
+    free: int  # rows less the weights of the bias that the evidence integrates out
 
     @property
     def covariance(self) -> Array:
@@ -71,7 +70,7 @@ class Tuning:
         """Of the logarithm of the noise's variance, which comes first, and of the parameters."""
         S = self.covariance
         known = np.isfinite(np.diag(S))
-        variance = 2.0 / (self.rows - (self.bias_rank if self.method == "REML" else 0))  # of the first, θ known
+        variance = 2.0 / self.free  # of the first, θ known
         b = variance * self.cross[known]
         Sb = S[np.ix_(known, known)] @ b
         out = np.full((len(S) + 1, len(S) + 1), np.inf)
@@ -117,7 +116,6 @@ def tune_model(
     search = Search(folded, X, method, report)
     summit, gains, zero = _needed(search, search.best(Components.of(engine.model, X), starts))
     best, at = summit.components, summit.slope
-    system = System.of_tasks(best.searched, folded, X, method)
     noise_variance = at.sigma2 * best.searched.lam
     low, high = best.bounds.T
     return Tuning(
@@ -137,7 +135,7 @@ def tune_model(
         converged=summit.reached,
         seconds=time.monotonic() - begin,
         rows=search.rows,
-        bias_rank=system.posterior.factor.bias_rank,
+        free=at.free,
     )
 
 

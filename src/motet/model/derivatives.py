@@ -28,6 +28,7 @@ from motet.kernels import (
     Scaled,
     Sum,
     affine,
+    is_fixed,
 )
 from motet.model.gram import gram
 
@@ -83,11 +84,6 @@ def _within(kernel: On | Scaled, X: Array, Y: Array) -> Derivatives:
 
 
 # --- the others ---
-
-
-def _is_free(kernel: Kernel, name: str) -> bool:
-    bounds = getattr(kernel, f"{name}_bounds")
-    return not (isinstance(bounds, str) and bounds == "fixed")
 
 
 def _squares(X: Array, Y: Array) -> Iterator[Array]:
@@ -146,9 +142,9 @@ def _rational_quadratic(kernel: RationalQuadratic, X: Array, Y: Array) -> Deriva
     a, half = kernel.alpha, _squared_distance(X, Y) / (2.0 * kernel.length_scale**2)
     base = 1.0 + half / a
     K = base**-a
-    if _is_free(kernel, "alpha"):
+    if not is_fixed(kernel.alpha_bounds):
         yield K * (half / base - a * np.log(base))
-    if _is_free(kernel, "length_scale"):
+    if not is_fixed(kernel.length_scale_bounds):
         yield K * (2.0 * half / base)
 
 
@@ -156,9 +152,9 @@ def _exp_sine_squared(kernel: ExpSineSquared, X: Array, Y: Array) -> Derivatives
     """K = exp(−2 sin²(u)/ℓ²) with u = πd/period."""
     u = np.pi * np.sqrt(_squared_distance(X, Y)) / kernel.periodicity
     factor = 4.0 * np.exp(-2.0 * (np.sin(u) / kernel.length_scale) ** 2) / kernel.length_scale**2
-    if _is_free(kernel, "length_scale"):
+    if not is_fixed(kernel.length_scale_bounds):
         yield factor * np.sin(u) ** 2
-    if _is_free(kernel, "periodicity"):
+    if not is_fixed(kernel.periodicity_bounds):
         yield factor * u * np.sin(u) * np.cos(u)
 
 

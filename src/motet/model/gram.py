@@ -24,6 +24,7 @@ from motet.kernels import (
     On,
     Product,
     RationalQuadratic,
+    Reading,
     Scaled,
     Sum,
 )
@@ -71,6 +72,10 @@ def _of_distance(kernel: Kernel, X: Array, Y: Array) -> Array:
     return np.asarray(kernel(np.zeros((1, 1)), distances.reshape(-1, 1))).reshape(distances.shape)
 
 
+def _within(kernel: Reading, X: Array, Y: Array) -> Array:
+    return gram(kernel.kernel, kernel.read(X), kernel.read(Y))
+
+
 STACKS: dict[type[Kernel], StackGram] = {
     RBF: _with_length_scale,
     Matern: _with_length_scale,
@@ -81,8 +86,8 @@ STACKS: dict[type[Kernel], StackGram] = {
     Sum: lambda kernel, X, Y: gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y),
     Product: lambda kernel, X, Y: gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y),
     Exponentiation: lambda kernel, X, Y: np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent),
-    On: lambda kernel, X, Y: gram(kernel.kernel, kernel.read(X), kernel.read(Y)),
-    Scaled: lambda kernel, X, Y: gram(kernel.kernel, kernel.read(X), kernel.read(Y)),
+    On: _within,
+    Scaled: _within,
 }
 
 

@@ -28,6 +28,7 @@ from motet.kernels import (
     Product,
     Scaled,
     Sum,
+    is_fixed,
     kernel_names,
     number,
     one_or_each,
@@ -96,7 +97,7 @@ def _parameters(kernel: Kernel, entry: KernelEntry) -> Spec:
 
 def _bounds(key: str, value: Any) -> Any:
     """ "fixed", or one pair or several of positive numbers."""
-    if isinstance(value, str) and value == "fixed":
+    if is_fixed(value):
         return value
     pairs = numbers(value, key)
     if pairs.shape[-1:] != (2,) or pairs.ndim > 2 or not (pairs > 0).all() or (pairs[..., 0] > pairs[..., 1]).any():
