@@ -1,6 +1,7 @@
 # Each target but lock works alone on a fresh clone with Python and make.
 PYTHON ?= python3
 BIN := .venv/bin
+NPM := $(shell command -v npm)
 ARGS ?=
 
 .PHONY: setup demo test check bench docs lock clean
@@ -11,7 +12,7 @@ ARGS ?=
 	@touch $@
 
 .venv/.complete: requirements-dev.txt pyproject.toml
-	@$(PYTHON) tools/install.py requirements-dev.txt "1.4 GB in all"
+	@$(PYTHON) tools/install.py requirements-dev.txt "1.6 GB in all"
 	@touch .venv/.demo $@
 
 setup: .venv/.complete
@@ -23,11 +24,18 @@ demo: .venv/.demo
 test: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup
+# TypeScript checks the JSDoc types of the page where there is Node; npm ci takes only what the lock file has a hash of.
+.venv/.typescript: tools/typescript/package-lock.json .venv/.complete
+	@mkdir -p .venv/typescript && cp tools/typescript/*.json .venv/typescript
+	@npm ci --prefix .venv/typescript --silent --no-audit --no-fund
+	@touch $@
+
+check: setup $(if $(NPM),.venv/.typescript)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(if $(NPM),.venv/typescript/node_modules/.bin/tsc --project jsconfig.json,@echo "no Node: the page's JavaScript is not checked")
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)

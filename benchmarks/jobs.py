@@ -16,6 +16,7 @@ from benchmarks.attacks import attacks
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
+from benchmarks.page import page
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
@@ -260,4 +261,5 @@ TABLE: list[Callable[[], list[Row]]] = [
     million,
     service,
     attacks,
+    page,
 ]

@@ -13,7 +13,7 @@ from benchmarks.measure import Row, duration, seconds
 from motet.server.publisher import Publisher
 from motet.store.clients import enroll
 from motet.store.examples import Addition, to_bytes
-from motet.store.releases import pin
+from motet.store.pins import pin
 from motet.store.store import Store
 from motet.store.writer import commit
 from motet.study.study import Study

@@ -25,7 +25,7 @@ from motet.music.hosting import running_server
 from motet.server.publisher import Publisher
 from motet.store import examples
 from motet.store.clients import enroll
-from motet.store.releases import pin
+from motet.store.pins import pin
 from motet.store.store import Store
 from motet.study.study import Study
 

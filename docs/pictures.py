@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import csv
+import re
+import runpy
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import numpy as np
+from typer.testing import CliRunner
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from motet import Engine, MixedEffectRegressor, Model
 from motet.arrays import Array, Index
+from motet.cli.app import app
+from motet.client.layout import Layout
+from motet.client.predictions import Query, Source, predict
+from motet.client.tables import read_clients, read_inputs
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.figures import figures, render
 from motet.music.reproduce import run
 from motet.music.simulation import artists
+from motet.plots.predictions import save
+from motet.privacy import release
+from motet.study import Study
 
-HERE = Path(__file__).parent / "img"
+HERE = Path(__file__).absolute().parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe
 
 ALPHA, NOISE = 0.6, 0.05
@@ -40,16 +54,16 @@ def sampled_curves(clients: int, examples: int, seed: int) -> tuple[Array, Index
 
 
 def curves() -> None:
-    """Three clients with five samples each: alone, and with the average of two hundred."""
-    truth, whose, when, y = sampled_curves(clients=200, examples=5, seed=4)
+    """Three of two hundred clients with five samples each, with the average of all; and what all bands cover."""
+    truth, whose, when, y = sampled_curves(clients=200, examples=5, seed=1)
     engine = Engine(MODEL)
     engine.learn_many(whose, TIMES[when], y)
     release = engine.disclose()
-    fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True, layout="constrained")
+    predicted = [release.active_estimate(engine.coefficients(k)).predict(TIMES, return_std=True) for k in range(200)]
+    covered = np.mean([np.abs(curve - mean) < 1.96 * std for curve, (mean, std) in zip(truth, predicted)])
+    fig, axes = plt.subplots(1, 3, figsize=(10, 3.5), sharey=True, layout="constrained")
     for ax, client in zip(axes, (1, 2, 3)):
-        own = whose == client
-        estimate = release.active_estimate(engine.coefficients(client))
-        mean, std = estimate.predict(TIMES, return_std=True)
+        own, (mean, std) = whose == client, predicted[client]
         t = TIMES[:, 0]
         ax.fill_between(t, mean - 1.96 * std, mean + 1.96 * std, color=CLIENT, alpha=0.2, lw=0, label="95 % band")
         ax.plot(t, release.average(TIMES), color=AVERAGE, ls="--", label="average of all")
@@ -60,6 +74,7 @@ def curves() -> None:
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("response")
     axes[2].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    fig.suptitle(f"Three of 200 clients. The bands of all cover {covered:.0%} of their true curves.", fontsize=11)
     fig.savefig(HERE / "curves.png", dpi=110)
 
 
@@ -129,8 +144,67 @@ def music() -> None:
         (HERE / f"{name}.png").write_bytes(render(figures(found)[figure](), "png"))
 
 
+@contextmanager
+def files_of(name: str) -> Iterator[Path]:
+    """A folder, the working one, with the files that a page has and those that its simulation writes."""
+    page = (HERE.parent / f"{name}.md").read_text(encoding="utf-8")
+    with TemporaryDirectory() as folder, chdir(folder):
+        for title, body in re.findall(r'^```\w+ title="(\w+\.\w+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL):
+            Path(title).write_text(body, encoding="utf-8")
+        runpy.run_path("simulate.py")
+        yield Path(folder)
+
+
+def motet(command: str) -> None:
+    CliRunner().invoke(app, command.split(), catch_exceptions=False)
+
+
+def of_page(name: str, command: str, picture: str) -> None:
+    """The picture of a page, by its files and its command on them."""
+    with files_of(name) as folder:
+        motet(f"{command} glucose.toml visits.csv --plot {picture}")
+        (HERE / picture).write_bytes((folder / picture).read_bytes())
+
+
+def average() -> None:
+    """The picture of docs/own-table.md, with a release that is made here instead of by a server."""
+    with files_of("own-table") as folder:
+        motet("init study.toml --from visits.csv --client patient --target glucose --inputs hours")
+        study = Study.load("study.toml")
+        mechanism, ledger = study.mechanism(), study.ledger()
+        assert mechanism is not None
+        assert ledger is not None
+        engine = Engine(study.model)
+        with Path("visits.csv").open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["glucose"]]
+        X = [[float(row["hours"])] for row in rows]
+        engine.learn_many([row["patient"] for row in rows], X, [float(row["glucose"]) for row in rows])
+        release(engine, mechanism, ledger).disclosed.save("release.safetensors")
+        Path("hours.csv").write_text("hours\n" + "".join(f"{k / 4}\n" for k in range(49)), encoding="utf-8")
+        motet("predict hours.csv --average --release release.safetensors --target glucose --plot average.png")
+        (HERE / "average.png").write_bytes((folder / "average.png").read_bytes())
+
+
+def prediction() -> None:
+    """The picture of docs/tables.md: one patient's curve, from a release of all visits."""
+    with files_of("tables"):
+        model = Study.load("study.toml").model
+        layout = Layout(columns=model.columns, client="patient", target="glucose", skip_missing=True)
+        engine = Engine(model)
+        for patient, visits in read_clients(Path("visits.csv"), layout).items():
+            engine.learn_many([patient] * len(visits.y), model.rows(visits.X), visits.y)
+        Path("at.csv").write_text("day,sex,hours\n2026-06-01,f,0\n2026-06-01,f,12\n", encoding="utf-8")
+        disclosed, inputs = engine.disclose(), read_inputs(Path("at.csv"), layout)
+        source = Source(disclosed, engine.coefficients("P0", disclosed))
+        save(predict(Query(disclosed, inputs, {"": source}, {"": range(2)}), lambda _: None), HERE / "predict.png")
+
+
 if __name__ == "__main__":
     curves()
     groups()
     ratings()
     music()
+    of_page("evaluate", "evaluate", "evaluation.png")
+    of_page("check", "check", "forecast.png")
+    average()
+    prediction()

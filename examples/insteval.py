@@ -26,6 +26,7 @@ from examples.rows import Rows, load
 from motet import MixedEffectRegressor, plots
 from motet.arrays import Array, Index
 from motet.kernels import ConstantKernel, Identity
+from motet.plots.axes import BLUE
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -109,8 +110,8 @@ def lecturers(reg: MixedEffectRegressor, ax: Any) -> None:
     mean, std = reg.disclosed_.average(reg.engine_.inputs, return_std=True)
     order = np.argsort(mean)
     at, mean, std = np.arange(len(mean)), mean[order], std[order]
-    ax.fill_between(at, mean - BAND * std, mean + BAND * std, color=plots.BLUE, alpha=0.3, lw=0, label="90 % band")
-    ax.plot(at, mean, color=plots.BLUE, label="estimate")
+    ax.fill_between(at, mean - BAND * std, mean + BAND * std, color=BLUE, alpha=0.3, lw=0, label="90 % band")
+    ax.plot(at, mean, color=BLUE, label="estimate")
     ax.set(title="lecturers", xlabel="lecturers, in order", ylabel="mark of an average student")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small")

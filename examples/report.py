@@ -16,6 +16,7 @@ from examples.peers import learners
 from examples.protocol import BAND, Scores, Trial, run
 from examples.rows import Rows
 from motet import MixedEffectRegressor, plots
+from motet.plots.axes import GREY, ORANGE
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -108,7 +109,7 @@ def new_task(rows: Rows, task: int, ax: Any) -> None:
     samples = np.array([len(own) // 5, len(own) // 2])
     at = np.linspace(rows.X.min(), rows.X.max(), 200)[:, None]
     label = np.full(len(at), task)
-    for colour, title in ((plots.GREY, "before its first row"), (plots.ORANGE, "after two rows")):
+    for colour, title in ((GREY, "before its first row"), (ORANGE, "after two rows")):
         mean, std = reg.predict(at, task=label, return_std=True)
         ax.fill_between(at[:, 0], mean - BAND * std, mean + BAND * std, color=colour, alpha=0.25, lw=0)
         ax.plot(at[:, 0], mean, color=colour, label=title)

@@ -36,6 +36,7 @@ QUICK = (
 LONG = (
     "test_wheel.py",
     "music",
+    "web",
     "scenarios/test_kills.py",
     "test_docs.py",
     "privacy/test_attacks_on_private_releases.py",

@@ -1,9 +1,10 @@
-"""The published figures of privacy and of tuned settings, on few seeds: a guard, not the measurement."""
+"""The published figures of privacy, of forecasts and of tuned settings, on few seeds: a guard, not the measurement."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.forecast import cases, outcomes
 from experiments.privacy_utility import covered, goals
 from experiments.study import SIMULATION, Study, artists, learned, mechanism
 from experiments.tables import PASSIVE
@@ -43,3 +44,13 @@ def test_settings_of_a_pilot_are_as_good_as_the_best_of_the_grid() -> None:
     assert 0.03 < compared.tuned.alpha < 0.3  # simulated: 0.1
     assert compared.tuned.sigma2 == pytest.approx(SIMULATION.sigma2, rel=0.2)
     assert 0.0 < compared.best_alpha < 1.0  # so the settings matter
+
+
+@pytest.mark.parametrize("name", ["100 items with features, 10 ratings", "glucose, 2 to 20 values"])
+def test_forecasts_come_true(name: str) -> None:
+    (case,) = (case for case in cases() if case.name == name)
+    for one in outcomes(case, seeds=8, epsilons=[1.0], clients=[150, 1000]):
+        assert one.ratio("observation") == pytest.approx(1.0, abs=0.05)
+        assert one.ratio("function") == pytest.approx(1.0, abs=0.1)
+        assert one.ratio("average") == pytest.approx(1.0, abs=0.5)  # of 100 seeds: 0.1
+        assert one.forecast.coverage == pytest.approx(one.happened.coverage, abs=0.02)

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import NUMBER, ROOT, blocks, last_place, python_session
+from tests.figures import check_figures
+from tests.pages import NUMBER, PYTHON_PAGES, ROOT, SOURCES, blocks, last_place, python_session
 
-SOURCES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGE_WIDTH = 80  # letters of code that a page of the site shows
-PAGES = [page for page in SOURCES if "```python" in page.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_the_page_says_what_it_prints(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     printed, expected = python_session(page)
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
     for number, shown in zip(NUMBER.findall(printed), NUMBER.findall(expected)):
         assert abs(float(number) - float(shown)) <= 1.001 * last_place(shown), printed
+    check_figures(printed)
 
 
 @pytest.mark.parametrize("page", SOURCES[1:], ids=lambda page: page.name)

@@ -35,6 +35,7 @@ def finite_number(value: Any) -> float | None:
     """The value as a float if it is a finite real number, else None; text, truth values and 1e150 or more are not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return None
+    value = float(value) if isinstance(value, np.floating) else value  # a short float has no such magnitude
     return float(value) if -MAX_MAGNITUDE < value < MAX_MAGNITUDE else None
 
 

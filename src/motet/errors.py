@@ -48,6 +48,11 @@ class MotetError(Exception):
         super().__init__(*args)
         self.where = where
 
+    def at(self, where: str) -> Self:
+        """The same error, about this place."""
+        self.where = where
+        return self
+
     def reworded(self, message: str) -> Self:
         """The same error with another message."""
         return type(self)(message, where=self.where)

@@ -1,7 +1,8 @@
 """Files: tables that are read, and new files that are written.
 
-A table is CSV, or Parquet if pyarrow is installed; what its columns mean is known to those who read it. A refusal names
-file, row and column; a CSV's header is its row 1. No file is overwritten unless asked for, and a file with private data
+A table is CSV, or Parquet if pyarrow is installed; what its columns mean is known to those who read it. Cells of a CSV
+are separated by commas, semicolons or tabs, as its header is. A refusal names file, row and column; a CSV's header is
+its row 1. No file is overwritten unless asked for, and a file with private data
 is readable by its owner alone.
 """
 
@@ -10,17 +11,24 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from motet.arrays import finite_number
 from motet.errors import InvalidData, MotetError
 from motet.text import suggestion
 
 PARQUET = (".parquet", ".pq")
+SEPARATORS = ",;\t"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
+MISSING = ("", "na", "n/a", "nan", "null", "<na>")  # words for a missing value
 
 
 # --- tables ---
@@ -28,12 +36,16 @@ PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells as in the file, text or numbers; ``numbers`` are the rows' numbers there. A column is a name or a place."""
+    """Cells as in the file, text or numbers; ``numbers`` are the rows' numbers there. A column is a name or a place.
+
+    ``left_out`` is how many rows of the file were left out because a value is missing.
+    """
 
     file: str
     columns: list[str]
     rows: list[list[Any]]
     numbers: list[int]
+    left_out: int = 0
 
     def refusal(self, k: int, column: str | int, what: str) -> InvalidData:
         where = self.place(k, self.columns[column] if isinstance(column, int) else column)
@@ -43,12 +55,13 @@ class Table:
         """File, row and column of a cell, or of a row."""
         return f"{self.file}, row {self.numbers[k]}" + ("" if column is None else f", column {column}")
 
-    def require(self, *columns: str) -> None:
+    def require(self, *columns: str, advice: str = "") -> None:
+        """Raises unless the columns are there; ``advice`` is what else to do than to rename one."""
         for column in columns:
             if column not in self.columns:
                 alike = suggestion(column, self.columns)
                 hint = f"{alike} rename it to {column!r}" if alike else ""
-                hint = "; separate columns by commas" if len(self.columns) == 1 else hint
+                hint += f"{', or' if alike else ';'} {advice}" if advice else ""
                 raise InvalidData(f"{self.file}: no column {column!r}; got {', '.join(self.columns):.80}{hint}")
 
     def cells(self, column: str | int) -> list[Any]:
@@ -67,7 +80,7 @@ class Table:
         cells = self.cells(column)
         if None in cells:
             raise self.refusal(cells.index(None), column, "expected a value, got nothing")
-        return [str(cell) for cell in cells]
+        return [cell_text(cell) for cell in cells]
 
     def names(self, column: str | int) -> list[str]:
         """A column in which no cell is empty and none is twice."""
@@ -95,10 +108,28 @@ class Table:
             groups.setdefault(text, []).append(k)
         return groups
 
-    def only(self, chosen: Iterable[int]) -> Table:
-        """Some of the rows."""
+    def only(self, chosen: Iterable[int], left_out: int = 0) -> Table:
+        """Some of the rows, ``left_out`` of the others because a value is missing."""
         chosen = list(chosen)
-        return Table(self.file, self.columns, [self.rows[k] for k in chosen], [self.numbers[k] for k in chosen])
+        rows, numbers = [self.rows[k] for k in chosen], [self.numbers[k] for k in chosen]
+        return Table(self.file, self.columns, rows, numbers, self.left_out + left_out)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is empty, not a number, or a word for a missing value."""
+    if cell is None or isinstance(cell, str):
+        return cell is None or cell.strip().lower() in MISSING
+    try:
+        return bool(cell != cell)
+    except TypeError:  # pandas' NA has no truth value
+        return True
+
+
+def cell_text(cell: Any) -> str:
+    """A cell as text; 2.0 is "2", as tables write whole numbers either way."""
+    if isinstance(cell, (float, np.floating)) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).strip()
 
 
 def cell_number(cell: Any) -> float | None:
@@ -110,17 +141,23 @@ def cell_number(cell: Any) -> float | None:
     return None if number is None else number + 0.0
 
 
-def read(path: Path, *, by_place: bool = False) -> Table:
-    """A table with a header and at least one row; ``by_place`` allows columns without a name or with the same one."""
+def read(path: Path, *, by_place: bool = False, may_be_empty: bool = False) -> Table:
+    """A table with a header and at least one row, unless it ``may_be_empty``.
+
+    ``by_place`` allows columns without a name or with the same one; otherwise a first column without one, the index
+    that R and pandas write, is left out.
+    """
     data = _bytes(path)
     parse = _parquet if path.suffix.lower() in PARQUET or data.startswith(b"PAR1") else _csv
     columns, numbered = parse(path, data)
+    if not by_place and len(columns) > 1 and not columns[0]:
+        columns, numbered = columns[1:], {number: row[1:] for number, row in numbered.items()}
     for place, column in enumerate([] if by_place else columns, start=1):
         if not column:
             raise InvalidData(f"{path.name}: column {place} has no name; name it, or write the table without its index")
         if columns.count(column) > 1:
             raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
-    if not numbered:
+    if not numbered and not (may_be_empty and columns):
         raise InvalidData(f"{path.name}: expected a header and at least one row below it, got none")
     return Table(path.name, columns, list(numbered.values()), list(numbered))
 
@@ -139,23 +176,41 @@ def _bytes(path: Path) -> bytes:
 
 def _text(path: Path, data: bytes) -> str:
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidData(f"cannot read {path}: expected text in UTF-8; save it as that") from None
+        raise InvalidData(f"cannot read {path}: expected text in UTF-8; save it as that (CSV UTF-8)") from None
 
 
 def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
+    text = _text(path, data)
+    separator = _separator(text)
     try:
-        rows = list(csv.reader(io.StringIO(_text(path, data), newline=""), strict=True))
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator))
     except csv.Error as error:
         raise InvalidData(f"cannot read {path}: expected a CSV file, got {error}") from None
+    if separator == ";":
+        rows = _with_points(rows)
     filled: dict[int, list[Any]] = {k: row for k, row in enumerate(rows, start=1) if any(cell.strip() for cell in row)}
     header = [cell.strip() for cell in filled.pop(next(iter(filled), 0), [])]
+    name = {",": "commas", ";": "semicolons", "\t": "tabs"}[separator]
     for number, row in filled.items():
         if len(row) != len(header):
             mismatch = f"expected {len(header)} cells, as the header has, got {len(row)}"
-            raise InvalidData(f"{path.name}, row {number}: {mismatch}; cells with commas need quotation marks")
+            raise InvalidData(f"{path.name}, row {number}: {mismatch}; cells with {name} need quotation marks")
     return header, filled
+
+
+def _separator(text: str) -> str:
+    """What a header has most of, outside of quotation marks."""
+    header = re.sub(r'"[^"]*"', "", text.lstrip().partition("\n")[0])
+    return max(SEPARATORS, key=header.count)
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """Rows in which 3,5 is a number, unless another cell writes numbers with a point."""
+    if any(POINT_NUMBER.fullmatch(cell) for row in rows for cell in row):
+        return rows
+    return [[cell.replace(",", ".") if COMMA_NUMBER.fullmatch(cell) else cell for cell in row] for row in rows]
 
 
 def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_NAMES = 5  # in a list of names
@@ -83,6 +83,11 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def input_text(x: str | Iterable[float]) -> str:
-    """An input as one word: its name, or its numbers in brackets."""
-    return printable(x, "?") if isinstance(x, str) else f"({', '.join(f'{value:.4g}' for value in x)})"
+def input_text(x: str | Iterable[float] | Mapping[str, Any]) -> str:
+    """An input as one word: its name, or its numbers or cells in brackets."""
+    if isinstance(x, str):
+        return printable(x, "?")
+    if isinstance(x, Mapping):
+        cells = (f"{name} {cell:.4g}" if isinstance(cell, float) else f"{name} {cell}" for name, cell in x.items())
+        return f"({printable(', '.join(cells), '?')})"
+    return f"({', '.join(f'{value:.4g}' for value in x)})"

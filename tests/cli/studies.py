@@ -94,8 +94,9 @@ def _teach(curves: Place, who: Enrolled, sign: float) -> None:
 
 
 @contextmanager
-def answering(data: bytes) -> Iterator[tuple[str, list[tuple[str | None, ...]]]]:
-    """The address of a server that gives the same to everybody, and what it was asked."""
+def answering(data: bytes, study: bytes | None = None) -> Iterator[tuple[str, list[tuple[str | None, ...]]]]:
+    """The address of a server that gives the same to everybody, and what it was asked; ``study`` is another answer,
+    if it is asked for the study."""
     requests: list[tuple[str | None, ...]] = []
 
     class Recorder(BaseHTTPRequestHandler):
@@ -103,7 +104,7 @@ def answering(data: bytes) -> Iterator[tuple[str, list[tuple[str | None, ...]]]]
             requests.append((self.command, self.path, self.headers["Authorization"], self.headers["Content-Length"]))
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(study if study is not None and self.path == "/v1/study" else data)
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -34,9 +34,9 @@ def test_enrollment(studies: Studies, tmp_path: Path) -> None:
     assert told == f"150 clients enrolled; the tokens are in {out}, which only you can read.\n"
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     written = rows(out.read_text(encoding="utf-8"))
-    assert [row["name"] for row in written] == [names[149], *names[:149]]
+    assert [row["client"] for row in written] == [names[149], *names[:149]]
     (made,) = json.loads(good(motet(curves, "enroll", "hal", "--json", operator=OPERATOR)))["clients"]
-    for name, opens in ((long, token), (written[7]["name"], written[7]["token"]), ("hal", made["token"])):
+    for name, opens in ((long, token), (written[7]["client"], written[7]["token"]), ("hal", made["token"])):
         with curves.client(opens) as client:
             assert client.me()["name"] == name
 

@@ -58,7 +58,10 @@ def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:
     wide = table(tmp_path / "wide.csv", "x,z,y\n1,2,3\n")
     usage = motet(curves, "send")
     for run, *words in (
-        (motet(curves, "send", high, client=cem), "high.csv, row 4: y must be a number from -10 to 10, got 40"),
+        (
+            motet(curves, "send", high, client=cem),
+            "high.csv, row 4, column y: y must be a number from -10 to 10, got 40",
+        ),
         (
             motet(curves, "send", many, client=cem),
             "limit of 100 examples per client exceeded",
@@ -88,7 +91,7 @@ def test_rows_of_another_client_are_refused(studies: Studies, tmp_path: Path) ->
             motet(curves, "send", other, client=nan.token),
             "other.csv, row 2, column client: expected 'nan', whose token this is, got 'zz', so nothing was done",
         ),
-        (motet(curves, "send", mixed, "--client", "zz", client=nan.token), "mixed.csv, row 3", "got 'zz'"),
+        (motet(curves, "send", mixed, "--only", "zz", client=nan.token), "mixed.csv, row 3", "got 'zz'"),
         (motet(curves, "send", mixed, client=nan.token), "mixed.csv has 2 clients, nan, zz: choose one"),
         (
             motet(curves, "replace", table(tmp_path / "r.csv", "client,id,x,y\nzz,a,1,2\n"), client=nan.token),
@@ -105,7 +108,7 @@ def test_rows_of_another_client_are_refused(studies: Studies, tmp_path: Path) ->
     with curves.client(nan.token) as me, curves.client(pia.token) as not_me:
         assert (me.me()["count"], not_me.me()["count"]) == (0, 0)
     assert good(motet(curves, "send", mine, client=nan.token)).startswith("1 accepted")  # a client's id is as good
-    assert good(motet(curves, "send", mixed, "--client", "nan", client=nan.token)).startswith("1 accepted")
+    assert good(motet(curves, "send", mixed, "--only", "nan", client=nan.token)).startswith("1 accepted")
 
 
 def test_examples_are_taken_back_and_replaced(studies: Studies, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
     empty = table(tmp_path / "gaps.csv", "client,x,y\nann,,2\nbob,1,\n")
     wrong = table(tmp_path / "noise.csv", "client,x,y,noise\nann,1,2,1\nbob,1,2,0\n")
     check_mistakes(
-        ("no column 'client'; got subject, weeks, dose, y; name another, --task COLUMN", ["tune", visits]),
+        ("no column 'client'; got subject, weeks, dose, y; name another, --client COLUMN", ["tune", visits]),
         (
             "no column 'Subject'; got subject, weeks, dose, y; did you mean 'subject'?",
             ["fit", visits, "--task", "Subject"],

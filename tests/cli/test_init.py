@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from motet.study.study import Study
 from tests.cli.program import ENVIRONMENT, check_mistakes, good, run
+from tests.own_tables import glucose
 from tests.scenarios.harness import START
 
 
@@ -18,7 +21,7 @@ def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
     (tmp_path / "items").mkdir()
     (tmp_path / "items" / "artists.csv").write_text("name,loud,fast\na,10,20\nb,40,60\nc,0,0\n", encoding="utf-8")
     path = tmp_path / "my study.toml"
-    inputs = ["--name", 'Taste "1"', "--catalogue", tmp_path / "items" / "artists.csv"]
+    inputs = ["--title", 'Taste "1"', "--catalogue", tmp_path / "items" / "artists.csv"]
     said = good(run("init", path, *inputs, "--epsilon", 1, "--releases", 4, "--every", "12h"))
     assert f"motet serve '{path}'" in said
     assert "a study over 3 items, with private releases" in said
@@ -40,7 +43,8 @@ def test_init_mistakes(tmp_path: Path) -> None:
     new = tmp_path / "new.toml"
     check_mistakes(
         ("there.toml already exists: choose another name, or overwrite it with --force", ["init", there]),
-        ("expected --catalogue or --dimension, got both", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
+        ("got --catalogue and --dimension", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
+        ("--client is about a table: give the table too, --from FILE", ["init", new, "--client", "patient"]),
         ("cannot read a.csv: No such file or directory", ["init", new, "--catalogue", "a.csv"]),
         ('there.toml, release.every: expected a time such as "30s"', ["init", there, "--force", "--every", "daily"]),
     )
@@ -54,15 +58,78 @@ def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "motet", "init", "study.toml", "--releases", "2"]
     with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
-        os.write(ours, b"Growth\n2\n5 1\n0, 10\n\n99\n0.5\n2h\n")
+        os.write(ours, b"Growth\nhours, dose\n5 1\n0, 10\n20 180\n-1\n8\n4\n\n99\n0.5\n2h\n")
         said = asking.communicate(timeout=START)[0].decode()
     os.close(theirs)
     asked = os.read(ours, 100_000).decode()
     os.close(ours)
     assert "a study over inputs of 2 numbers, with private releases" in said
     assert "expected two numbers such as 0 1, the lower one first, got '5 1'" in asked
+    assert "expected a number above 0, got '-1'" in asked
     assert "expected a number above 0 (1e-6 or more) and at most 20, got '99'" in asked
     assert "How many releases" not in asked
     study = Study.load(tmp_path / "study.toml")
     assert (study.name, study.bounds, study.release.epsilon) == ("Growth", ((0.0, 10.0), (0.0, 10.0)), 0.5)
     assert (study.release.releases, study.release.seconds) == (2, 7200.0)
+    assert study.limits.y == (20.0, 180.0)
+    assert study.model.columns is not None
+    assert study.model.columns.names == ("hours", "dose")
+    assert study.model.sigma2 is not None
+    assert study.model.sigma2 * study.model.individual_share == pytest.approx(64.0, rel=1e-3)
+    assert study.model.sigma2 * study.model.lam == pytest.approx(16.0, rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pilot")
+    glucose(5, 30).write(folder)
+    return folder / "glucose.csv"
+
+
+ROLES = ("--client", "patient", "--target", "glucose")
+
+
+def test_init_from_a_table(pilot: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    options = ["--from", pilot, *ROLES, "--inputs", "hours", "--units", "hours=h", "--releases", 1]
+    ended = run("init", path, *options)
+    assert ended.code == 0, ended.err
+    for words in ("30 clients", "left out", "this study", "mean of all", "Scored: known clients", "motet serve"):
+        assert words in ended.out
+    study = Study.load(path)
+    assert study.model.columns is not None
+    assert study.model.columns.columns[0].unit == "h"
+    assert (study.table.client, study.table.target, study.name) == ("patient", "glucose", "study")
+    ended = run("init", path, "--force", *options, "--policy", "exact", "--json")
+    assert "--epsilon and --releases are for private releases" in ended.err
+    found = json.loads(run("init", path, "--force", *options[:-2], "--policy", "exact", "--json").out)
+    assert found["from"]["clients"] == 30
+    assert found["evaluation"]["known"]["error"] < found["evaluation"]["known"]["baselines"]["mean of all"]["error"]
+
+
+def test_init_from_a_table_mistakes(pilot: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.toml"
+    check_mistakes(
+        ("say which column is which, --client COLUMN", ["init", new, "--from", pilot]),
+        ("no column 'patients'", ["init", new, "--from", pilot, "--client", "patients", "--target", "glucose"]),
+        ("--bounds is for a study without a table", ["init", new, "--from", pilot, *ROLES, "--bounds", 0, 1]),
+        ("expected --units such as hours=h", ["init", new, "--from", pilot, *ROLES, "--units", "hours"]),
+        ("different texts, too many", ["init", new, "--from", pilot, *ROLES, "--inputs", "note"]),
+        ("cannot read none.csv", ["init", new, "--from", "none.csv", *ROLES]),
+    )
+    assert not new.exists()
+
+
+def test_init_asks_what_the_columns_mean(pilot: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "motet", "init", "study.toml", "--from", str(pilot)]
+    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
+        os.write(ours, b"nobody\npatient\nglucose\nhours\nexact\n\n")
+        said = asking.communicate(timeout=START)[0].decode()
+    os.close(theirs)
+    asked = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "expected one of patient, visit, hours" in asked
+    assert "note: text" in asked
+    assert "Inputs: hours (number). Output: glucose." in said
+    assert not Study.load(tmp_path / "study.toml").private

@@ -18,9 +18,10 @@ OWN = "name,y\napple,2\nplum,-1\n"
 def test_passive_sends_nothing_but_a_get(tmp_path: Path) -> None:
     release = learned().disclose()
     own = table(tmp_path / "own.csv", "x,y\n0.5,1\n1.5,3\n")
-    with answering(release.to_bytes()) as (url, requests):
+    study = {"model": release.model.to_spec(), "dimension": 1}
+    with answering(release.to_bytes(), json.dumps(study).encode()) as (url, requests):
         shown = good(motet(url, "predict", own, "--own", own, "--observation", "--json", client="a-token-of-mine"))
-    assert requests == [("GET", "/v1/disclosed", None, None)]
+    assert requests == [("GET", path, None, None) for path in ("/v1/disclosed", "/v1/study")]
     found = json.loads(shown)
     mean, std = release.estimate([[0.5], [1.5]], [1.0, 3.0]).predict([[0.5], [1.5]], return_std=True, observation=True)
     assert [row["mean"] for row in found["predictions"]] == pytest.approx(mean.tolist())
@@ -39,6 +40,10 @@ def test_predictions_over_a_catalogue(studies: Studies, tmp_path: Path) -> None:
     assert [row["name"] for row in rows(good(whole))] == ITEMS
     assert predictions(good(whole)) == pytest.approx(np.column_stack([mean, std]), rel=1e-8)
     assert [(row["shelf"], row["name"]) for row in rows(good(chosen))] == [("2", "quince")]
+    rated = table(tmp_path / "rated.csv", "name\nplum\n")
+    none = motet(items, "predict", rated, "--own", own, "--top", "5", client=studies.guest).result()
+    assert (none.code, rows(none.out)) == (0, [])
+    assert "the client rated every item already" in none.err
     average = motet(items, "predict", among, "--average", "--json", client=studies.guest)
     with items.client(studies.guest) as client:
         mean, std = client.disclosed().average(["plum", "quince", "quince"], return_std=True)

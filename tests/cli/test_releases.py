@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,26 @@ def test_status(studies: Studies) -> None:
     exact, private = (json.loads(good(run)) for run in data)
     assert datetime.fromisoformat(exact["next_release"]) > datetime.now(UTC)
     assert (private["budget"]["made"], private["next_release"]) == (1, None)  # its budget is spent
+
+
+def test_status_for_the_operator(studies: Studies) -> None:
+    places = studies.curves, studies.items
+    exact, private = (
+        json.loads(good(motet(place, "status", "--json", operator=OPERATOR)))["operator"] for place in places
+    )
+    assert exact["enrolled"] >= 7  # other tests enroll more
+    assert exact["enrolled"] > exact["taking_part"] >= 2
+    assert exact["examples"] >= 14
+    assert exact["forecast"]["function"] < exact["alone"]["function"]
+    assert exact["shortened"] is None
+    assert private["enrolled"] >= 1
+    assert (private["taking_part"] == 0) == (private["forecast"] is None)
+    told = good(motet(studies.curves, "status", operator=OPERATOR))
+    assert re.search(r"clients       \d+ enrolled; \d+ with \d+ examples", told)
+    assert "forecast      clients predict with an error of " in told
+    ended = motet(studies.curves, "status", operator="wrong").result()
+    assert "clients" not in ended.out
+    assert "this token is not the operator's" in ended.err
 
 
 @pytest.mark.parametrize(

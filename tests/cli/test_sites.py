@@ -39,7 +39,7 @@ class Clinic:
         return self.folder / "tokens.csv"
 
     def token(self, client: str) -> str:
-        return {row["name"]: row["token"] for row in rows(self.tokens.read_text(encoding="utf-8"))}[client]
+        return {row["client"]: row["token"] for row in rows(self.tokens.read_text(encoding="utf-8"))}[client]
 
     def file(self, name: str, text: str) -> Path:
         return table(self.folder / name, text)
@@ -48,7 +48,7 @@ class Clinic:
         """The file of tokens, with others for some."""
         known = rows(self.tokens.read_text(encoding="utf-8"))
         return self.file(
-            name, "name,token\n" + "".join(f"{r['name']},{changed.get(r['name'], r['token'])}\n" for r in known)
+            name, "client,token\n" + "".join(f"{r['client']},{changed.get(r['client'], r['token'])}\n" for r in known)
         )
 
 
@@ -106,7 +106,7 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
         ),
         (
             motet(server, "send", high, "--tokens", tokens),
-            "high.csv, row 5, client p3: y must be a number from -10 to 10, got 40",
+            "high.csv, row 5, column y, client p3: y must be a number from -10 to 10, got 40",
             "all rows of 1 client (p4) are stored, and sending them again changes nothing",
         ),
         (
@@ -116,7 +116,7 @@ def test_sending_for_many_that_is_refused(clinic: Clinic) -> None:
             "got 2: hours, dose",
         ),
         (motet(server, "send", plain, "--tokens", tokens), "plain.csv: no column 'client'"),
-        (motet(server, "send", visits, "--tokens", visits), "visits.csv: expected the columns name and token"),
+        (motet(server, "send", visits, "--tokens", visits), "visits.csv: expected the columns client and token"),
         (
             motet(server, "send", visits, "--tokens", clinic.with_tokens("wrong.csv", p1="SECRET")),
             "the server refused the token of p1 in wrong.csv: put a new one there",
@@ -160,7 +160,7 @@ def test_every_client_is_predicted_in_one_table(clinic: Clinic) -> None:
     out = clinic.folder / "passive.csv"
     active = motet(server, "predict", at, "--tokens", clinic.with_tokens("all.csv"))
     passive = motet(NOWHERE, "predict", at, "--own", visits, "--each", "--release", clinic.before, "--out", out)
-    one = motet(NOWHERE, "predict", at, "--own", visits, "--client", "p2", "--release", clinic.before)
+    one = motet(NOWHERE, "predict", at, "--own", visits, "--only", "p2", "--release", clinic.before)
     own = clinic.file("own.csv", "hours,client\n2.5,p3\n1,new\n2.5,p2\n1,p4\n0,p2\n")
     chosen = motet(NOWHERE, "predict", own, "--own", visits, "--each", "--release", clinic.before)
     alike = motet(NOWHERE, "predict", own, "--own", visits, "--each", "--release", clinic.before, "--json")
@@ -175,7 +175,9 @@ def test_every_client_is_predicted_in_one_table(clinic: Clinic) -> None:
 
     done = chosen.result()
     assert (done.code, done.err.count("\n")) == (0, 1)
-    assert done.err.startswith("2 of 4 clients not in visits.csv (new, p4): predicted as new clients, the average")
+    assert done.err.startswith(
+        "motet: 2 of 4 clients not in visits.csv (new, p4): predicted as new clients, the average"
+    )
     assert [(row["client"], row["hours"]) for row in rows(done.out)] == [
         ("p3", "2.5"), ("new", "1"), ("p2", "2.5"), ("p4", "1"), ("p2", "0"),
     ]  # fmt: skip
@@ -201,7 +203,7 @@ def test_predictions_for_many_that_are_refused(clinic: Clinic) -> None:
     server, visits, tokens = clinic.server, clinic.folder / "visits.csv", clinic.tokens
     at, plain = clinic.file("at.csv", "hours\n0\n"), clinic.file("plain.csv", "hours,y\n1,2\n")
     for run, *words in (
-        (motet(server, "predict", at, "--own", visits), "visits.csv has 4 clients", "--client NAME", "with --each"),
+        (motet(server, "predict", at, "--own", visits), "visits.csv has 4 clients", "--only NAME", "with --each"),
         (motet(server, "predict", at, "--own", plain, "--each"), "plain.csv: no column 'client'"),
         (motet(server, "predict", "--tokens", tokens), "a table with 1 column of numbers", "give INPUTS"),
         (

@@ -70,7 +70,7 @@ def test_many_are_sent_in_chunks_with_progress() -> None:
 def test_a_data_frame_is_its_rows() -> None:
     server, me = study()
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "y": [5.0, 6.0], "artist": ["Bach", "Dufay"]})
-    me.send_many(frame[["a", "b"]], frame["y"])
+    me.send_many(frame[["a", "b"]].to_numpy(), frame["y"])
     me.send_many(frame["artist"], frame["y"])
     assert [e["x"] for e in server.examples.values()] == [[1.0, 3.0], [2.0, 4.0], "Bach", "Dufay"]
 
@@ -127,7 +127,11 @@ def test_the_operators_calls() -> None:
         "POST /v1/clients/1/token": httpx.Response(200, json={"token": "new"}),
         "DELETE /v1/clients/1": httpx.Response(200, json={}),
         "POST /v1/releases": refusal(409, "not_allowed", "by the clock alone"),
+        "GET /v1/releases": httpx.Response(200, json={"releases": [{"version": 1}], "next": {"clients": 2}, "more": 3}),
+        "GET /v1/refusals": httpx.Response(200, json={"refusals": [{"status": 401}]}),
     }
+    assert me.release_history() == {"releases": [{"version": 1}], "next": {"clients": 2}}
+    assert me.refusals() == [{"status": 401}]
     assert me.clients() == [{"id": "1"}]
     assert me.rotate("1") == "new"
     me.revoke("1")

@@ -11,6 +11,7 @@ import pytest
 
 from motet import Catalogue, Engine, Model
 from motet.client import predictions
+from motet.client.layout import Layout
 from motet.client.predictions import (
     Predictions,
     Query,
@@ -28,6 +29,7 @@ from motet.kernels import RBF, DotProduct
 
 FRUIT = Catalogue(["apple", "fig", "pear", "plum", "quince"], [[0.0], [0.3], [0.7], [1.2], [2.0]])
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.4, lam=0.1, sigma2=1.0, catalogue=FRUIT)
+FRUITS = Layout(catalogue=FRUIT)
 OWN = "client,name,y\nann,apple,2\nbob,plum,-1\nann,plum,1\nann,apple,1.5\n"
 
 
@@ -57,15 +59,15 @@ def test_each_at_all_inputs_or_at_its_own(
     monkeypatch.setattr(predictions, "INPUTS_PER_STEP", inputs_per_step)
     own, moved = table(tmp_path / "own.csv", OWN), list[int]()
     release = engine().disclose()
-    ann = release.estimate(*read_clients(own, FRUIT)["ann"].triples)
-    found = predict(from_clients(release, own, None), moved.append)
+    ann = release.estimate(*read_clients(own, FRUITS)["ann"].triples)
+    found = predict(from_clients(release, own, None, FRUITS), moved.append)
     assert places(found) == [(who, row) for who in ("ann", "bob") for row in range(5)]
     assert means(found, "ann") == pytest.approx(ann.predict(list(FRUIT.names)))
     assert sum(moved) == 10
-    assert found.mean[:5] == predict(from_examples(release, own, None, "ann"), moved.append).mean
+    assert found.mean[:5] == predict(from_examples(release, own, None, FRUITS, "ann"), moved.append).mean
 
     asked = table(tmp_path / "asked.csv", "name,client\nfig,zoe\nplum,ann\nfig,bob\nfig,ann\npear,ann\n")
-    found = predict(from_clients(release, own, asked), moved.append, observation=True)
+    found = predict(from_clients(release, own, asked, FRUITS), moved.append, observation=True)
     assert places(found) == [("zoe", 0), ("ann", 1), ("bob", 2), ("ann", 3), ("ann", 4)]
     assert found.query.new_clients == ["zoe"]
     mean, std = ann.predict(["plum", "fig", "pear"], return_std=True, observation=True)
@@ -75,7 +77,7 @@ def test_each_at_all_inputs_or_at_its_own(
     assert means(found, "zoe") == pytest.approx(average)
     assert found.std[0] > spread[0]
 
-    whole = predict(from_average(release, asked), moved.append, observation=True)
+    whole = predict(from_average(release, asked, FRUITS), moved.append, observation=True)
     mean, std = release.average(["fig", "plum", "fig", "fig", "pear"], return_std=True, observation=True)
     assert whole.mean == pytest.approx(mean)
     assert whole.std == pytest.approx(std)
@@ -89,7 +91,7 @@ def test_a_release_that_comes_while_clients_are_asked() -> None:
     teacher.learn_many(["v", "x"], ["pear", "pear"], [3.0, 4.0])
     second = teacher.disclose()
     sources |= {who: Source(second, teacher.coefficients(who, second)) for who in ("v", "w")}
-    whole, moved = catalogue_inputs(FRUIT), list[int]()
+    whole, moved = catalogue_inputs(FRUITS), list[int]()
     query = Query(first, whole, sources, client_rows(whole, sources), "tokens.csv")
     found = predict(query, moved.append)
     assert query.version == second.version
@@ -103,9 +105,9 @@ def test_the_best_of_each(tmp_path: Path) -> None:
     release = engine().disclose()
     among = "name,client\nplum,ann\nfig,ann\nfig,ann\nquince,ann\nplum,zoe\napple,zoe\n"
     asked = table(tmp_path / "asked.csv", among)
-    found = predict(from_clients(release, own, asked), moved.append, top=5)
+    found = predict(from_clients(release, own, asked, FRUITS), moved.append, top=5)
     X = found.query.inputs.X
-    ann = release.estimate(*read_clients(own, FRUIT)["ann"].triples)
+    ann = release.estimate(*read_clients(own, FRUITS)["ann"].triples)
     best = ann.top(5, exclude=["plum"], among=["fig", "quince"])
     assert [X[one.row] for one in found.predictions if one.client == "ann"] == best
     average = dict(zip(("plum", "apple"), release.average(["plum", "apple"])))
@@ -113,7 +115,7 @@ def test_the_best_of_each(tmp_path: Path) -> None:
     assert [X[one.row] for one in found.predictions if one.client == "zoe"] == best
     assert ("ann", 2) not in places(found)  # the same item again
     assert np.isfinite(found.std).all()
-    whole = predict(from_average(release, None), moved.append, top=2)
+    whole = predict(from_average(release, None, FRUITS), moved.append, top=2)
     order = np.argsort(-release.average(list(FRUIT.names)))
     assert [row["name"] for row in whole.to_list()] == [FRUIT.names[k] for k in order[:2]]
 
@@ -124,6 +126,6 @@ def test_a_study_without_a_catalogue_has_nothing_to_rank(tmp_path: Path) -> None
     numbers.learn("u", [0.5], 1.0)
     release = numbers.disclose()
     with pytest.raises(InvalidData, match="a table with 1 column of numbers to predict at, got none"):
-        read_inputs(release, None)
+        read_inputs(None, Layout.of_release(release))
     with pytest.raises(InvalidData, match="--top ranks the items of a catalogue, and this study has none"):
-        predict(from_average(release, inputs), list[int]().append, top=2)
+        predict(from_average(release, inputs, Layout.of_release(release)), list[int]().append, top=2)

@@ -8,6 +8,7 @@ import pytest
 
 from motet import Client
 from motet.client.client import Sent
+from motet.client.layout import Layout
 from motet.client.site import Site, enroll, send
 from motet.client.tables import read_examples
 from motet.errors import InvalidData, StaleRelease, TooLarge, Unreachable
@@ -43,7 +44,7 @@ def test_no_token_is_lost_where_a_later_request_fails() -> None:
 def test_a_refused_example_is_named_by_its_row(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("id,x,y\n\n" + "".join(f"e{k:03},{k},1\n" for k in range(90)), encoding="utf-8")
-    examples = read_examples(path, None)
+    examples = read_examples(path, Layout())
     moved: list[int] = []
     server = SmallServer(500)
     assert send(server.client(), examples, moved.append) == Sent(90, 0, 90)
@@ -64,7 +65,7 @@ def test_an_error_names_whose_row_it_is_and_what_is_stored(tmp_path: Path) -> No
     path = tmp_path / "own.csv"
     rows = "".join(f"e{k:03},{k},1,ann\nf{k:03},{k},1,bob\n" for k in range(40))
     path.write_text(f"id,x,y,client\n{rows}", encoding="utf-8")
-    ann = read_examples(path, None, client="ann")
+    ann = read_examples(path, Layout(), "ann")
     many = [f"site {k}" for k in range(7)]
     moved: list[int] = []
     for bad, before, message in (
@@ -107,7 +108,7 @@ def test_an_input_out_of_bounds_is_named_by_its_column(tmp_path: Path) -> None:
             422, "invalid_data", "expected a number from 0 to 24, got 30", where
         )
         with pytest.raises(InvalidData, match=message) as refused:
-            send(server.client(), read_examples(path, None), lambda _: None)
+            send(server.client(), read_examples(path, Layout()), lambda _: None)
         assert str(refused.value).startswith(refused.value.where or "expected")
 
 

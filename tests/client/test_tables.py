@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from motet import Catalogue
+from motet.client.layout import Layout
 from motet.client.tables import (
     catalogue_inputs,
     for_clients,
@@ -28,8 +29,10 @@ from motet.client.tables import (
     write_predictions,
 )
 from motet.errors import InvalidData
+from motet.model.columns import Column, Columns
 
 FRUIT = Catalogue(["apple", "pear, green", "plum"])
+FRUITS = Layout(catalogue=FRUIT)
 
 
 def table(folder: Path, text: str, name: str = "own.csv") -> Path:
@@ -45,33 +48,33 @@ def parquet_of(folder: Path, columns: dict[str, list[Any]], name: str = "own.par
 
 def test_names_or_numbers_with_noise_and_id(tmp_path: Path) -> None:
     text = '\ufeffid,name,when,y,noise\n\nmine,"pear, green",May,1.5,\n , plum,June,-2,4\n\n'
-    named = read_examples(table(tmp_path, text), FRUIT)
+    named = read_examples(table(tmp_path, text), FRUITS)
     assert (named.X, named.y, named.noise) == (["pear, green", "plum"], [1.5, -2.0], [1.0, 4.0])
     assert named.ids[0] == "mine"
     assert len(named.ids[1]) == 16
-    numbers = read_examples(table(tmp_path, "b,y,a\r\n1,2,3\r\n-0,5e-1,.5\r\n"), None, 2)
+    numbers = read_examples(table(tmp_path, "b,y,a\r\n1,2,3\r\n-0,5e-1,.5\r\n"), Layout(dimension=2))
     assert (numbers.X, numbers.y, numbers.noise) == ([[1.0, 3.0], [0.0, 0.5]], [2.0, 0.5], [1.0, 1.0])
 
 
 def test_parquet_gives_the_same_examples(tmp_path: Path) -> None:
     columns: dict[str, list[Any]] = {"t": [1, 2], "y": [0.5, 1.0], "noise": [None, 2.0], "__index_level_0__": [7, 8]}
-    same = read_examples(table(tmp_path, "t,y,noise\n1.0,0.50,1\n2,1,2.0\n"), None, 1)
+    same = read_examples(table(tmp_path, "t,y,noise\n1.0,0.50,1\n2,1,2.0\n"), Layout(dimension=1))
     for name in ("own.parquet", "own.data"):  # known by its name, or by its content
-        ours = read_examples(parquet_of(tmp_path, columns, name), None, 1)
+        ours = read_examples(parquet_of(tmp_path, columns, name), Layout(dimension=1))
         assert (ours.X, ours.y, ours.noise, ours.ids) == (same.X, same.y, same.noise, same.ids)
     for y, message in (
-        ([0.5, None], r"own\.parquet, row 2, column y: expected a finite number, got nothing"),
+        ([0.5, None], r"own\.parquet, row 2, column y: expected a value, got nothing"),
         ([True, False], r"own\.parquet, row 1, column y: expected a finite number, got True"),
     ):
         with pytest.raises(InvalidData, match=message):
-            read_examples(parquet_of(tmp_path, {"t": [1.0, 2.0], "y": y}), None)
+            read_examples(parquet_of(tmp_path, {"t": [1.0, 2.0], "y": y}), Layout())
 
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet_of(tmp_path, {"t": [1], "y": [2]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidData, match=r"reading own\.parquet needs pyarrow: pip install 'motet\[tables\]'"):
-        read_examples(path, None)
+        read_examples(path, Layout())
 
 
 ROWS = st.lists(st.tuples(st.sampled_from([0, 0.5, 1]), st.sampled_from([1, 2]), st.sampled_from([1, 4])), min_size=1)
@@ -82,7 +85,7 @@ ROWS = st.lists(st.tuples(st.sampled_from([0, 0.5, 1]), st.sampled_from([1, 2]),
 def test_ids_stay_where_rows_are_moved_or_added(rows: list[Any], data: st.DataObject, tmp_path: Path) -> None:
     def ids(rows: list[Any]) -> list[str]:
         text = "".join(f"{x},{y},{noise}\n" for x, y, noise in rows)
-        return read_examples(table(tmp_path, f"x,y,noise\n{text}"), None).ids
+        return read_examples(table(tmp_path, f"x,y,noise\n{text}"), Layout()).ids
 
     known = set(ids(rows))
     assert len(known) == len(rows)
@@ -95,23 +98,23 @@ def test_ids_stay_where_rows_are_moved_or_added(rows: list[Any], data: st.DataOb
 def test_tables_of_several_clients(tmp_path: Path) -> None:
     path = table(tmp_path, "client,name,y,noise\nann,apple,1,\nbob,plum,2,3\nann,plum,4,1\nbob,plum,2,3\n")
     both = {"ann": (["apple", "plum"], [1.0, 4.0], [1.0, 1.0]), "bob": (["plum", "plum"], [2.0, 2.0], [3.0, 3.0])}
-    assert {client: own.triples for client, own in read_clients(path, FRUIT).items()} == both
-    bob = read_examples(path, FRUIT, client="bob")
+    assert {client: own.triples for client, own in read_clients(path, FRUITS).items()} == both
+    bob = read_examples(path, FRUITS, only="bob")
     assert (bob.X, bob.table.numbers) == (["plum", "plum"], [3, 5])
     alone = table(tmp_path, "name,y,noise\nplum,2,3\nplum,2,3\n", "bob.csv")
-    assert read_examples(alone, FRUIT).ids == bob.ids
+    assert read_examples(alone, FRUITS).ids == bob.ids
     for client, message in (
-        (None, "has 2 clients, ann, bob: choose one, --client NAME"),
+        (None, "has 2 clients, ann, bob: choose one, --only NAME"),
         ("cem", "no row is of client 'cem'"),
     ):
         with pytest.raises(InvalidData, match=message):
-            read_examples(path, FRUIT, client=client)
-    assert read_clients(path, FRUIT)["bob"].ids == bob.ids
-    assert read_examples(table(tmp_path, "client,name,y\nann,plum,1\n"), FRUIT).X == ["plum"]
+            read_examples(path, FRUITS, only=client)
+    assert read_clients(path, FRUITS)["bob"].ids == bob.ids
+    assert read_examples(table(tmp_path, "client,name,y\nann,plum,1\n"), FRUITS).X == ["plum"]
     with pytest.raises(InvalidData, match=r"bob\.csv: no column 'client'; got name, y, noise"):
-        read_clients(alone, FRUIT)
+        read_clients(alone, FRUITS)
     with pytest.raises(InvalidData, match=r"own\.csv, row 3, column client: expected a value, got nothing"):
-        read_clients(table(tmp_path, "client,name,y\nann,plum,1\n,plum,2\n"), FRUIT)
+        read_clients(table(tmp_path, "client,name,y\nann,plum,1\n,plum,2\n"), FRUITS)
 
 
 def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
@@ -119,7 +122,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
     for same in (good, good.replace("name", "client")):
         assert read_tokens(table(tmp_path, same)) == {"ann": "SECRET1", "bob": "SECRET2"}
     for text, message in (
-        ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns name and token, as motet enroll --out"),
+        ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns client and token, as motet enroll --out"),
         ("name,token\nann,SECRET1\nbob,\n", "own.csv, row 3, column token: expected a value, got nothing"),
         ("name,token\nann,SECRET1\nann,SECRET2\n", "own.csv, row 3, column name: 'ann' is in row 2 already"),
         ("name,token\nann,SECRET1,SECRET2\n", "own.csv, row 2: expected 2 cells, as the header has, got 3"),
@@ -130,20 +133,48 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
         assert "SECRET" not in str(refused.value)
 
 
+def test_clients_may_be_in_a_column_id(tmp_path: Path) -> None:
+    path = table(tmp_path, "id,x,y\n7,1,2\n7,2,3\n8,1,2\n")
+    clients = read_clients(path, Layout(columns=Columns([Column(name="x")]), client="id"))
+    assert {client: one.y for client, one in clients.items()} == {"7": [2.0, 3.0], "8": [2.0]}
+    assert clients["7"].ids[0] == clients["8"].ids[0]  # from the content, not from that column
+    assert len(set(clients["7"].ids)) == 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "x,y\n1.5,-2e3\n".encode("utf-8-sig"),
+        b"x\ty\n1.5\t-2e3\n",
+        b"x;y\n1.5;-2e3\n",
+        b"x;y\r\n1,5;-2,0e3\r\n",
+        'x;y;"Größe, in m"\n1,5;-2000;"1,8"\n'.encode("utf-16"),
+        b",x,y\n0,1.5,-2e3\n",
+        b'"";"x";"y"\n"1";1,5;-2000\n',
+    ],
+)
+def test_tables_as_other_programs_write_them(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(content)
+    examples = read_examples(tmp_path / "own.csv", Layout(columns=Columns([Column(name="x")])))
+    assert (examples.X, examples.y) == ([{"x": 1.5}], [-2000.0])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("x,z\n1,2\n", "own.csv: no column 'y'; got x, z"),
         ("Hours,Y\n1,2\n", "own.csv: no column 'y'; got Hours, Y; did you mean 'Y'? rename it to 'y'"),
-        ("x;y\n1;2\n", "own.csv: no column 'y'; got x;y; separate columns by commas"),
+        ("x;z\n1;2\n", "own.csv: no column 'y'; got x, z"),
+        ("x;y\n1;2,5;3\n", "own.csv, row 2: expected 2 cells, as the header has, got 3; cells with semicolons need"),
+        ("x;y\n1.5;2,500\n", "own.csv, row 2, column y: expected a finite number, got '2,500'"),
         ("x,y\n1,2\n\n3,much\n", "own.csv, row 4, column y: expected a finite number, got 'much'"),
-        ("x,y\n1,nan\n", "own.csv, row 2, column y: expected a finite number, got 'nan'"),
+        ("x,y\n1,nan\n", "own.csv, row 2, column y: expected a value, got nothing: fill it in, or leave such"),
         ("x,y\n1e999,1\n", "own.csv, row 2, column x: expected a finite number, got '1e999'"),
-        ("x,y\n,1\n", "own.csv, row 2, column x: expected a finite number, got nothing"),
+        ("x,y\n,1\n", "own.csv, row 2, column x: expected a value, got nothing"),
         ("x,y,noise\n1,1,0\n", "own.csv, row 2, column noise: expected a variance above 0, got 0"),
         ("x,y,noise\n1,1,loud\n", "own.csv, row 2, column noise: expected a finite number, got 'loud'"),
         ("x,y\n1,2\n1,2,3\n", "own.csv, row 3: expected 2 cells, as the header has, got 3"),
-        (",x,y\n0,1,2\n", "own.csv: column 1 has no name"),
+        ("x,,y\n0,1,2\n", "own.csv: column 2 has no name"),
         ("x,x,y\n1,1,2\n", "own.csv: column 'x' is there twice"),
         ("a,b,y\n1,1,2\n", "own.csv: expected 1 input column beside client"),
         ("y\n1\n", "own.csv: expected 1 input column beside client"),
@@ -157,7 +188,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
 )
 def test_refusals_of_numbers(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidData) as refused:
-        read_examples(table(tmp_path, text), None, 1)
+        read_examples(table(tmp_path, text), Layout(dimension=1))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -175,7 +206,7 @@ def test_refusals_of_numbers(text: str, message: str, tmp_path: Path) -> None:
 )
 def test_refusals_of_names(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidData) as refused:
-        read_examples(table(tmp_path, text), FRUIT)
+        read_examples(table(tmp_path, text), FRUITS)
     assert message in str(refused.value)
 
 
@@ -189,42 +220,42 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         ("text.parquet", "text.parquet: expected a Parquet file"),
     ):
         with pytest.raises(InvalidData, match=message):
-            read_examples(tmp_path / name, None)
+            read_examples(tmp_path / name, Layout())
 
 
 def test_names_of_clients(tmp_path: Path) -> None:
     assert read_names(table(tmp_path, "\ufeffann\n\n bob, the second \n", "names.txt")) == ["ann", "bob, the second"]
     assert read_names(table(tmp_path, 'site,name\n1,ann\n2,"bob, the second"\n')) == ["ann", "bob, the second"]
     assert read_names(table(tmp_path, "client,name,y\nann,plum,1\nbob,plum,2\nann,fig,3\n")) == ["ann", "bob"]
-    with pytest.raises(InvalidData, match=r"own\.csv: no column 'name'"):
+    with pytest.raises(InvalidData, match=r"own\.csv: no column 'client'"):
         read_names(table(tmp_path, "ann\nbob\n"))
 
 
 def test_predictions_have_the_table_as_it_was_read(tmp_path: Path) -> None:
-    found = read_inputs(table(tmp_path, 'name,since\n"pear, green", 010\n'), FRUIT)
+    found = read_inputs(table(tmp_path, 'name,since\n"pear, green", 010\n'), FRUITS)
     out = io.StringIO()
     write_predictions(out, found.table, [1 / 3], [2e-7])
     assert out.getvalue() == 'name,since,mean,std\n"pear, green", 010,0.3333333333,2e-07\n'
-    whole = catalogue_inputs(FRUIT)
+    whole = catalogue_inputs(FRUITS)
     assert tuple(whole.X) == FRUIT.names
     out = io.StringIO()
     write_predictions(out, whole.table, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3])
     assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == list(FRUIT.names)
-    unknown = read_inputs(parquet_of(tmp_path, {"t": [0.5], "y": [float("nan")]}), None, 1)
+    unknown = read_inputs(parquet_of(tmp_path, {"t": [0.5], "y": [float("nan")]}), Layout(dimension=1))
     (told,) = predictions_to_list(unknown, unknown.table, [1.0], [2.0])
     assert json.loads(json.dumps(told, allow_nan=False)) == {"t": 0.5, "y": None, "mean": 1.0, "std": 2.0}
 
 
 def test_inputs_to_predict_at(tmp_path: Path) -> None:
-    assert read_inputs(table(tmp_path, "a,y,b\n1,unknown,2\n"), None, 2).X == [[1.0, 2.0]]
+    assert read_inputs(table(tmp_path, "a,y,b\n1,unknown,2\n"), Layout(dimension=2)).X == [[1.0, 2.0]]
     several = table(tmp_path, "a,client\n1,ann\n2,bob\n3,ann\n")
-    assert read_inputs(several, None, 1).X == [[1.0], [2.0], [3.0]]
-    ann = read_inputs(several, None, 1, "ann")
+    assert read_inputs(several, Layout(dimension=1)).X == [[1.0], [2.0], [3.0]]
+    ann = read_inputs(several, Layout(dimension=1), "ann")
     assert (ann.X, ann.table.numbers) == ([[1.0], [3.0]], [2, 4])
     again = for_clients(ann.table, [("cem", 1), ("ann", 0), ("ann", 1)])
     assert again.columns == ["client", "a"]
     assert (again.rows, again.numbers) == ([["cem", "3"], ["ann", "1"], ["ann", "3"]], [4, 2, 4])
     with pytest.raises(InvalidData, match=r"own\.csv: it has a column 'mean' already"):
-        read_inputs(table(tmp_path, "a,mean\n1,2\n"), None, 1)
+        read_inputs(table(tmp_path, "a,mean\n1,2\n"), Layout(dimension=1))
     with pytest.raises(InvalidData, match=r"expected 2 input columns beside .* got 1: a"):
-        read_inputs(table(tmp_path, "a\n1\n"), None, 2)
+        read_inputs(table(tmp_path, "a\n1\n"), Layout(dimension=2))

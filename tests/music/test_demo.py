@@ -120,6 +120,8 @@ def exact(played: dict[str, Playing]) -> Playing:
 def test_the_commands_that_it_shows_work_when_pasted(exact: Playing, tmp_path: Path) -> None:
     exact.wait_for("/ratings.csv")
     assert len(exact.processes()) == 2
+    welcome, _, _ = exact.said.partition("release 1:")
+    assert re.search(r"^Open http://127\.0\.0\.1:\d+ in a browser: rate some artists", welcome, re.MULTILINE)
     *_, invitation = exact.said.partition("Still up at ")
     assert "until Ctrl-C" in invitation
     commands = [line.strip() for line in invitation.splitlines() if line.startswith("  ") and "#" not in line]

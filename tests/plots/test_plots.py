@@ -18,6 +18,8 @@ from matplotlib.axes import Axes
 from motet import MixedEffectRegressor, plots
 from motet.arrays import Array
 from motet.errors import InvalidData, UnknownTask, WrongDimension
+from motet.plots.evaluation import MAX_POINTS, evaluation_figure
+from motet.plots.forecast import forecast_figure
 
 mpl.use("Agg")
 
@@ -155,6 +157,22 @@ def test_calibration_counts_outputs_in_their_bands() -> None:
     assert drawn[-1, 1] == 1
 
 
+def test_an_evaluation_shows_rows_errors_and_bands() -> None:
+    rng = np.random.default_rng(2)
+    sizes = {"known clients": 3 * MAX_POINTS, "new clients": 40}
+    predictions = {kind: (rng.normal(size=n), rng.normal(size=n), np.full(n, 2.0)) for kind, n in sizes.items()}
+    errors = {kind: {"this study": 1.4, "linear model + client's mean": 1.6} for kind in sizes}
+    scatter, compare, calibrate = evaluation_figure(predictions, errors, title="visits.csv").axes
+    points = [np.asarray(one.get_xydata()) for one in scatter.lines if len(one.get_xydata()) > 2]
+    assert [len(xy) for xy in points] == [MAX_POINTS, 40]
+    y, mean, std = predictions["new clients"]
+    np.testing.assert_array_equal(points[1], np.column_stack([mean, y]))
+    assert line(scatter, f"known clients, {MAX_POINTS:,} of {3 * MAX_POINTS:,}").shape == (0, 2)
+    assert list(compare.lines[0].get_xdata()) == [1.4, 1.6]
+    assert [text.get_text() for text in compare.get_yticklabels()] == ["this study", "linear model\n+ client's mean"]
+    assert line(calibrate, "new clients")[18].tolist() == [0.9, np.mean(np.abs(y - mean) <= BAND * std)]
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     original = builtins.__import__
 
@@ -168,3 +186,14 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ModuleNotFoundError, match=r"needs? matplotlib: pip install 'motet\[plots\]'"):
         plots.evidence_profile(([1.0], [0.0]))
+
+
+def test_a_forecast_has_a_curve_for_each_epsilon() -> None:
+    curves: dict[float | None, list[tuple[int, float]]] = {
+        epsilon: [(n, error / n) for n in (10, 100)] for epsilon, error in ((1.0, 3.0), (3.0, 2.0), (None, 1.0))
+    }
+    ax = forecast_figure(curves, alone=0.5, clients=40, title="Visits").axes[0]
+    for label, epsilon in (("ε = 1", 1.0), ("ε = 3", 3.0), ("without noise", None)):
+        assert line(ax, label).tolist() == [list(point) for point in curves[epsilon]]
+    assert line(ax, "each client alone")[:, 1].tolist() == [0.5, 0.5]
+    assert line(ax, "40 clients")[:, 0].tolist() == [40, 40]

@@ -14,7 +14,7 @@ from motet.kernels import Identity
 from motet.music import simulation as music
 from motet.privacy.denoise import combine_releases, estimate_Lambda
 from motet.privacy.ledger import UNIT, Integers, Ledger, opendp_noise
-from motet.privacy.mechanism import Mechanism, best_rank, release
+from motet.privacy.mechanism import Mechanism, release
 from tests.oracles import private_estimate
 from tests.privacy.worlds import (
     CATALOGUE,
@@ -53,6 +53,29 @@ def test_active_and_passive_clients_agree_and_the_file_says_private(name: str, t
     active = loaded.active_estimate(engine.coefficients(5, loaded)).predict(at, return_std=True)
     passive = loaded.estimate(*engine._examples.of_task(5)).predict(at, return_std=True)
     np.testing.assert_allclose(active, passive, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["landmarks", "linear bias", "bias alone"])
+def test_outputs_about_a_center_are_released_as_well_as_outputs_about_zero(name: str) -> None:
+    """The same noise and the same clients, at another level: the same release at that level."""
+    about_zero, level = study(name, 40), 100.0
+    shifted = Engine(MODELS[name])
+    for task in about_zero.tasks:
+        X, y, noise = about_zero._examples.of_task(task)
+        shifted.learn_many([task] * len(y), X, y + level, noise)
+    at = rows_of(name, np.random.default_rng(3), 6)
+    releases = []
+    for engine, center in ((about_zero, 0.0), (shifted, level)):
+        public = Mechanism(MODELS[name], examples=4, points=POINTS.get(name), center=center)
+        releases.append(release(engine, public, Ledger(epsilon=1.0), noise=rounded_gaussian(1)).disclosed)
+    (mean, std), (high, same) = (one.average(at, return_std=True) for one in releases)
+    np.testing.assert_allclose(high, mean + level, atol=1e-4)
+    np.testing.assert_allclose(same, std, rtol=1e-4)
+
+
+def test_a_center_needs_a_bias() -> None:
+    with pytest.raises(InvalidModel, match="without a bias outputs are about 0"):
+        Mechanism(replace(MODELS["landmarks"], bias="none"), examples=4, points=POINTS.get("landmarks"), center=1.0)
 
 
 @pytest.mark.slow
@@ -109,14 +132,6 @@ def test_the_noisy_matrix_tells_how_many_clients_there_are() -> None:
     assert estimate_Lambda(clip.to_sums(noisy)[0], clip.mean_Lambda, 4 * clip.C_Lambda).clients == pytest.approx(
         2000, rel=0.05
     )
-
-
-def test_the_best_rank_grows_with_clients() -> None:
-    settings: dict[str, Any] = {"examples": 5, "ledger": Ledger(epsilon=1.0), "ranks": (20, 40, 80, 120)}
-    assert best_rank(music_model(1), clients=1000, **settings) == 40
-    assert best_rank(music_model(1), clients=3000, **settings) == 80
-    with pytest.raises(InvalidModel, match="Eigen"):
-        best_rank(MODELS["landmarks"], clients=10, examples=5, ledger=Ledger(epsilon=1.0))
 
 
 def test_releases_combine_by_their_precision() -> None:

@@ -93,7 +93,8 @@ def test_at_a_terminal_it_speaks_plainly_and_over_tls_and_ctrl_c_stops_it(
     with terminal(*command) as at:
         at.wait_for("without noise")
         (token,) = re.findall(r"^operator token, shown once: (\S{43})$", at.screen, re.MULTILINE)
-        assert f"Scenario is served at {url} (Ctrl-C stops it).\nNext, in another terminal:\n" in at.screen
+        free = "Not fixed yet: inputs until the first example, the policy until the first release or backup."
+        assert f"Scenario is served at {url} (Ctrl-C stops it).\n{free}\nNext, in another terminal:\n" in at.screen
         assert f"  export MOTET_URL={url}\n  export MOTET_OPERATOR_TOKEN={token}\n  motet enroll " in at.screen
         with httpx.Client(verify=context, timeout=END) as http, Client(url, token, http=http) as operator:
             (ann,) = operator.enroll(["ann"])

@@ -16,10 +16,11 @@ import pytest
 
 from motet import Engine, Model
 from motet.study.study import Study
+from tests.figures import check_figures
 from tests.pages import ROOT, Session, check
 from tests.scenarios.harness import END
 
-FILES = (("patients", "y"), ("later", "y"), ("curves", "mean"))
+FILES = (("patients", "log_mg_per_l"), ("later", "log_mg_per_l"), ("curves", "mean"))
 Curves: TypeAlias = dict[str, dict[float, float]]  # of each patient: hours, and what was measured or predicted then
 
 
@@ -27,7 +28,7 @@ def read(path: Path, column: str) -> Curves:
     found: Curves = {}
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row["client"], {})[float(row["hours"])] = float(row[column])
+            found.setdefault(row["patient"], {})[float(row["hours"])] = float(row[column])
     return found
 
 
@@ -59,19 +60,22 @@ def error(predicted: Curves, truth: Curves) -> float:
 
 def test_three_sites_one_of_them_passive(tmp_path: Path) -> None:
     counted: dict[str, Counter[tuple[str, str]]] = {}
+    printed = ""
     with Session(ROOT / "docs" / "howto-sites.md", tmp_path) as session:
         for step in session.run():
             check(step)
+            printed += step.printed
             if step.commands.title in ("South", "Islands"):
                 counted[step.commands.title] = requests(session)
         told = httpx.get(f"{session.url}/v1/study", timeout=END).json()["budget"]
+    check_figures(printed)
     asked = counted["Islands"] - counted["South"]
-    assert set(asked) == {("GET", "/v1/disclosed"), ("GET", "/metrics")}  # the latter is ours
+    assert set(asked) == {("GET", "/v1/disclosed"), ("GET", "/v1/study"), ("GET", "/metrics")}  # the last one is ours
 
     site, study = tmp_path / "islands", Study.load(tmp_path / "operator" / "study.toml")
     seen, later, predicted = (read(site / f"{name}.csv", column) for name, column in FILES)
     shared = error(predicted, later)
-    assert (len(seen), predicted.keys()) == (12, seen.keys())
+    assert (len(seen), predicted.keys()) == (40, seen.keys())
     for model in (study.model, replace(study.model, alpha=0.0)):
         assert shared < 0.9 * error(alone(seen, predicted["islands-1"], model), later)
     assert b"islands" not in (tmp_path / "operator" / "study.db").read_bytes()

@@ -5,31 +5,28 @@ from __future__ import annotations
 import html
 import json
 import logging
-import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, given
-from hypothesis import settings as configured
-from hypothesis import strategies as st
 from opentelemetry import trace
 
 from motet import Disclosed
-from motet.errors import InvalidStore, InvalidStudy, MotetError
+from motet.errors import InvalidStudy, MotetError
 from motet.server.app import ROUTES, STATUS
 from motet.server.connections import MAX_HEAD_BYTES
 from motet.server.pages import CALLERS
 from motet.server.serve import OperatorToken, chosen_token, operator_token, serve
 from motet.store.clients import hash_token
-from motet.store.releases import pin
+from motet.store.pins import pin
 from motet.store.settings import put, setting
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.scenarios.harness import END, poll
+from tests.server.fuzz import PEOPLE, fuzz
 from tests.server.world import EXACT, ONE, PRIVATE, World, connected, head, raw, shown, world
 
 
@@ -50,21 +47,29 @@ def private(tmp_path: Path) -> Iterator[World]:
 
 
 # Who may call what, told here a second time: a route that is open by mistake in the table of the server is found.
-ANYONE = {"/", "/docs", "/healthz", "/readyz", "/v1/study", "/v1/disclosed", "/v1/stream"}
+ANYONE = {
+    "/",
+    "/web/{name}",
+    "/web/core/{name}",
+    "/docs",
+    "/healthz",
+    "/readyz",
+    "/v1/study",
+    "/v1/disclosed",
+    "/v1/stream",
+}
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/examples"): ONE,
     ("PUT", "/v1/me/examples/{id}"): {"x": [1.0], "y": 2.0},
     ("POST", "/v1/clients"): {"names": ["somebody"]},
 }
-CASES = int(os.environ.get("MOTET_FUZZ_CASES", "25"))  # random requests to each route
-PEOPLE = (None, "garbage", "revoked", "another", "own", "operator")
 
 
 def expected(path: str, who: str | None) -> set[int]:
     """The statuses that a call may have, by the route's audience."""
     if path in ANYONE:
         return {200}
-    if path.startswith(("/v1/clients", "/v1/releases", "/metrics")):
+    if path.startswith(("/v1/clients", "/v1/releases", "/v1/refusals", "/metrics")):
         return {None: {401}, "garbage": {401}, "revoked": {401}, "another": {403}, "own": {403}}.get(who, {200, 503})
     if who in ("own", "another"):
         return {200, 404} if who == "another" else {200}
@@ -81,12 +86,26 @@ def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pyt
         if path == "/v1/stream":
             continue
         named = path.replace("{id}", exact.ids["another"] if "clients" in path else "1")
+        named = named.replace("{name}", "matrix.js" if "core" in path else "page.js")
         answer = exact.call(method, named, who, json=BODIES.get((method, path)))
         assert answer.status_code in expected(path, who), (method, path, who, answer.text)
         if answer.status_code >= 400:
             assert set(answer.json()["error"]) == {"code", "message", "where"}
     if who != "own":
         assert exact.call("GET", "/v1/me/examples", "own").json()["examples"][0]["y"] == 1.0
+
+
+def test_the_operator_sees_how_many_clients_there_are_and_whom_the_clip_shortens(private: World) -> None:
+    for k in range(3):
+        send(private, y=9.0, id=str(k))
+    figures = private.call("GET", "/v1/clients/figures", "operator").json()
+    assert {"examples": 3, "clients": 1} in figures["clients"]
+    assert figures["expected_examples"] == 5
+    assert figures["shortened"] == 1.0  # an output of nine standard deviations
+    private.call("PUT", "/v1/me/examples/0", "own", json={"x": [0.5], "y": 0.0})
+    for k in (1, 2):
+        private.call("DELETE", f"/v1/me/examples/{k}", "own")
+    assert private.call("GET", "/v1/clients/figures", "operator").json()["shortened"] == 0.0
 
 
 def test_tokens_that_open_nothing_are_told_apart_by_nothing(untouched: World) -> None:
@@ -308,6 +327,7 @@ def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(
     page = private.call("GET", "/").text
     assert "Growth &lt;of&gt; children" in page
     assert "ε spent 1.00" in page
+    assert private.call("GET", "/v1/study?model=false").json() == {k: v for k, v in status.items() if k != "model"}
     assert f"<td>none: {status['refused']}</td>" in page
     refused = private.call("POST", "/v1/releases", "operator")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_allowed")
@@ -337,6 +357,33 @@ def test_counts_are_the_operators(exact: World) -> None:
     assert 'motet_examples_total{outcome="duplicate"} 1.0' in text
     assert 'route="/v1/examples"' in text
     assert not any(id in text for id in exact.ids.values())
+
+
+def test_the_operator_sees_releases_what_the_next_has_and_what_was_refused(private: World) -> None:
+    def listing() -> Any:
+        return private.call("GET", "/v1/releases", "operator").json()
+
+    assert listing() == {"releases": [], "next": {"clients": 0, "examples": 0, "changes": 0}}
+    private.call("POST", "/v1/examples", "own", json=ONE)
+    assert listing()["next"] == {"clients": 1, "examples": 1, "changes": 1}
+    private.release()
+    private.call("POST", "/v1/examples", "own", json={"examples": [{"id": "2", "x": [0.1], "y": 0.0}]})
+    (made,), upcoming = listing().values()
+    assert (made["version"], made["made"]) == (1, private.now[0])
+    assert made["scale"] == private.service.study.ledger().scale  # type: ignore[union-attr]
+    assert made["spent"] == private.call("GET", "/v1/study").json()["budget"]["spent"] > 0
+    assert upcoming == {"clients": 1, "examples": 2, "changes": 1}
+    private.release()
+    both = [one["spent"] for one in listing()["releases"]]
+    assert both == [pytest.approx(1.0, abs=1e-6), made["spent"]]
+    private.call("GET", "/v1/me/examples/secret-id", "own")
+    private.call("GET", "/v1/me", "garbage")
+    last, before = private.call("GET", "/v1/refusals", "operator").json()["refusals"][:2]
+    assert (last["method"], last["route"], last["status"]) == ("GET", "/v1/me", 401)
+    assert (before["route"], before["status"]) == ("/v1/me/examples/{id}", 405)
+    for _ in range(120):
+        private.call("GET", "/nowhere")
+    assert len(private.call("GET", "/v1/refusals", "operator").json()["refusals"]) == 100
 
 
 def test_logs_have_no_payloads_and_no_tokens(exact: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -383,24 +430,26 @@ def test_downloads_may_be_for_clients_alone(tmp_path: Path) -> None:
         assert statuses == [401, 401, 401, 200, 200, 200]
 
 
-# --- what a start pins ---
+# --- a server beside one that was started with another file ---
 
 
-@pytest.mark.parametrize(
-    "edit", [("epsilon = 1.0", "epsilon = 2.0"), ('"private"', '"exact"'), ("alpha = 0.5", "alpha = 0.4")]
-)
-def test_what_the_first_start_pinned_is_not_changed_later(tmp_path: Path, edit: tuple[str, str]) -> None:
-    path = tmp_path / "study.toml"
-    for text in (PRIVATE, PRIVATE.replace(*edit)):
-        path.write_text(text, encoding="utf-8")
-        study = Study.load(path)
-        store = Store(study.store_url)
-        if text is PRIVATE:
-            pin(store, study, now=0.0)
-        else:
-            with pytest.raises(InvalidStore, match=r"study\.toml.*created with another setting"):
-                pin(store, study, now=0.0)
-        store.close()
+def test_a_server_whose_study_was_changed_takes_no_more_examples(tmp_path: Path) -> None:
+    """As on a database that any number of servers share; what was sent can still be read and removed."""
+    for w in world(tmp_path / "first", EXACT):
+        assert w.call("POST", "/v1/examples", "own", json=ONE).status_code == 200
+        path = w.service.study.path
+        path.write_text(EXACT.replace("[-10.0, 10.0]", "[-20.0, 20.0]"), encoding="utf-8")
+        with closing(Store(w.service.study.store_url)) as store:
+            pin(store, Study.load(path), now=w.now[0])
+        example = ONE["examples"][0]
+        for answer in (
+            w.call("POST", "/v1/examples", "own", json={"examples": [example | {"id": "2"}]}),
+            w.call("PUT", "/v1/me/examples/1", "own", json={"x": [0.5], "y": 2.0}),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "busy")
+            assert "the study was changed since this server started" in answer.json()["error"]["message"]
+        assert [e["y"] for e in w.call("GET", "/v1/me/examples", "own").json()["examples"]] == [1.0]
+        assert w.call("DELETE", "/v1/me/examples/1", "own").status_code in (200, 202)
 
 
 def test_the_page_of_calls_describes_each_and_who_may_make_it(untouched: World) -> None:
@@ -419,7 +468,7 @@ def test_the_page_of_calls_describes_each_and_who_may_make_it(untouched: World) 
 def test_a_message_does_not_repeat_where_it_applies(untouched: World) -> None:
     for answer in (send(untouched, y=11.0), send(untouched, x=[1.0, 2.0]), send(untouched, id="")):
         error = answer.json()["error"]
-        assert error["where"] in ("examples.0", "body.examples.0.x", "body.examples.0.id")
+        assert error["where"] in ("examples.0.y", "body.examples.0.x", "body.examples.0.id")
         assert error["where"] not in error["message"]
 
 
@@ -444,16 +493,4 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def test_whatever_is_sent_no_call_fails_and_every_refusal_has_one_shape(
     documented: World, method: str, path: str
 ) -> None:
-    schema = schemathesis.openapi.from_url(f"{documented.http.base_url}/openapi.json")
-    documented.service.study.server.__dict__["rate"] = 10_000
-
-    @given(case=schema[path][method].as_strategy(), who=st.sampled_from(PEOPLE))
-    @configured(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
-    def ask(case: Any, who: str | None) -> None:
-        token = documented.tokens[who] if who else None
-        answer = case.call(headers={"Authorization": f"Bearer {token}"} if token else None)
-        assert answer.status_code < 500 or (answer.status_code, path) == (503, "/v1/releases"), answer.text
-        if answer.status_code >= 400:
-            assert set(answer.json()["error"]) == {"code", "message", "where"}
-
-    ask()
+    fuzz(documented, method, path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import itertools
 import json
 import logging
@@ -24,6 +22,7 @@ import pytest
 
 from motet import Disclosed
 from motet.server.logs import JsonLines, PlainLines, Throttle
+from motet.server.pages import assets
 from motet.server.rates import Buckets
 from motet.server.streams import STREAMS_AT_ONCE, Streams
 from tests.scenarios.harness import END, poll
@@ -238,6 +237,7 @@ def test_every_response_has_headers_that_let_a_browser_run_nothing(exact: World)
     for method, path, who, cache in (
         ("GET", "/", None, "no-store"),
         ("GET", "/docs", None, "no-store"),
+        ("GET", "/web/page.js", None, "no-cache"),
         ("GET", "/v1/study", None, "no-store"),
         ("GET", "/v1/disclosed", None, "no-cache"),
         ("GET", "/v1/me/examples", "own", "no-store"),
@@ -250,20 +250,48 @@ def test_every_response_has_headers_that_let_a_browser_run_nothing(exact: World)
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Referrer-Policy"] == "no-referrer"
         assert headers["Cache-Control"] == cache
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        source = "'self'" if path in ("/", "/docs", "/web/page.js") else "'none'"
+        assert f"default-src {source};" in headers["Content-Security-Policy"]
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert "server" not in headers
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_obey_their_own_policy(untouched: World, path: str) -> None:
+def test_pages_have_no_script_or_style_in_them_and_load_this_servers_files_alone(untouched: World, path: str) -> None:
     answer = untouched.call("GET", path)
-    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
-    allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert f"style-src 'sha256-{allowed}'" in answer.headers["Content-Security-Policy"]
-    assert not re.search(r"<script|<iframe|<form|\sstyle=|\son\w+=|javascript:", answer.text)
-    assert all(link.startswith("data:") for link in re.findall(r'<link[^>]* href="([^"]*)', answer.text))
+    text = re.sub(r'<script type="module" src="/web/page.js"></script>', "", answer.text)
+    assert not re.search(r"<script|<style|<iframe|\sstyle=|\son\w+=|javascript:|data:", text)
+    loaded = re.findall(r'<(?:link|img|script)[^>]* (?:href|src)="([^"]*)', answer.text)
+    assert loaded
+    for address in loaded:
+        assert untouched.call("GET", address).status_code == 200
+
+
+def test_the_files_of_the_page_are_a_closed_list(untouched: World) -> None:
+    first = untouched.call("GET", "/web/page.js")
+    assert first.headers["Content-Type"].startswith("text/javascript")
+    again = untouched.call("GET", "/web/page.js", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for path in (
+        "/web/",
+        "/web/nothing.js",
+        "/web/index.html",
+        "/web/..%2fapp.py",
+        "/web/core/..%2fpage.js",
+        "/web/core",
+    ):
+        assert untouched.call("GET", path).status_code == 404, path
+
+
+def test_scripts_make_no_markup_and_no_code_from_text() -> None:
+    for path, file in assets().items():
+        if path.endswith(".js"):
+            text = file.body.decode()
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text
+            ), path
+            assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PATCH", "PROPFIND", "HEAD", "FOO", "OPTIONS"])

@@ -19,7 +19,7 @@ from motet.server.connections import Listener, Server, bounded_config
 from motet.server.publisher import Publisher
 from motet.server.service import Service
 from motet.store.clients import hash_token
-from motet.store.releases import pin
+from motet.store.pins import pin
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.scenarios.harness import END, poll

@@ -13,7 +13,7 @@ from motet.privacy.ledger import Noise, opendp_noise
 from motet.server.publisher import Publisher
 from motet.store.clients import enroll
 from motet.store.examples import Addition, Example
-from motet.store.releases import pin
+from motet.store.pins import pin
 from motet.store.store import Store
 from motet.store.verify import verify
 from motet.study.study import Study

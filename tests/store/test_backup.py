@@ -113,7 +113,7 @@ def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
         ):
             restore(file, tmp_path / "early", now=study.now, last=-1)
         study.study.path.write_text(PRIVATE, encoding="utf-8")
-        with pytest.raises(InvalidStore, match=r'release\.policy: expected "exact", fixed at the first start'):
+        with pytest.raises(InvalidStore, match=r'release\.policy: expected "exact", fixed since the first backup'):
             back_up(Study.load(study.study.path), tmp_path / "other.zip")
         inline = EXACT.replace("[study]", 'store = { url = "sqlite:///x/study.db" }\n[study]')
         (tmp_path / "x").symlink_to(tmp_path)

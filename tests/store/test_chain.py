@@ -9,7 +9,8 @@ import pytest
 from motet.errors import InvalidStore
 from motet.store.backup import back_up
 from motet.store.chain import head
-from motet.store.releases import pin, refusal
+from motet.store.pins import pin
+from motet.store.releases import refusal
 from motet.store.restore import restore
 from motet.store.verify import verify
 from motet.study.study import Study

@@ -105,7 +105,7 @@ TAMPERING: list[tuple[str, str, str, set[str]]] = [
         "a restore that is none",
         PRIVATE,
         "INSERT INTO settings VALUES ('restored', '[1]')",
-        {"versions", "ledger", "chain"},
+        {"study file", "versions", "ledger", "chain"},
     ),
     ("a client that pays less", PER_CLIENT, "UPDATE taken SET releases = 1", {"clients' budgets", "chain"}),
     ("a client that pays more", PER_CLIENT, "UPDATE taken SET releases = 3", {"clients' budgets", "chain"}),

@@ -65,6 +65,30 @@ EXACT = SHORT.replace("[release]", '[release]\npolicy = "exact"')
 NAMED = EXACT.replace("dimension = 1", 'catalogue = "items.csv"').replace(
     "grid = { from = 0.0, to = 1.0, count = 5 }", ""
 )
+VISITS = """
+[study]
+name = "Visits"
+[model]
+alpha = 0.5
+lam = 0.1
+sigma2 = 1.0
+common = { kernel = "rbf", length_scale = 3.0, columns = ["hours"] }
+individual = { kernel = "sum", of = [{ kernel = "constant" }, { kernel = "dot_product", columns = ["sex"] }] }
+[inputs]
+columns = [
+  { name = "hours", bounds = [0.0, 24.0], unit = "h" },
+  { name = "sex", values = ["f", "m"] },
+  { name = "visit", since = 2024-01-01, bounds = [2024-01-01, 2024-12-31] },
+]
+[table]
+client = "patient"
+target = "glucose"
+[limits]
+y = [-5.0, 5.0]
+[release]
+policy = "exact"
+every = "1h"
+"""  # an input of each kind, by name
 
 
 def written(folder: Path, text: str, items: str = ITEMS) -> Path:

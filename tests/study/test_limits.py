@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from motet import Engine
 from motet.errors import InvalidData, InvalidNoise, WrongDimension
-from motet.study.limits import check_example, check_examples
-from tests.study.studies import EXACT, NAMED, SHORT, changed, load
+from motet.study.limits import check_example, check_examples, rows_outside
+from tests.study.studies import EXACT, NAMED, SHORT, VISITS, changed, load
 
 
 def test_examples_by_name(tmp_path: Path) -> None:
@@ -98,6 +98,65 @@ def test_many_examples_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any], 
     assert list(zip(y, noise)) == [(one, variance) for _, one, variance in outcomes]
 
 
+# --- inputs by name ---
+
+RIGHT = {"hours": 3.5, "sex": "m", "visit": "2024-03-01"}
+CELLS: dict[str, list[Any]] = {
+    "hours": [3.5] * 20 + [0.0, -0.0, 24.0, 24.1, -1.0, 3, "3.5", "late", None, True, float("nan"), 1e200],
+    "sex": ["f", "m"] * 10 + ["x", "", None, 1.0, True, ["m"]],
+    "visit": ["2024-03-01", "2024-12-31T00:00"] * 10 + ["2023-12-31", "2025-01-01", "1/2/2024", "", None, 60.0],
+}
+visits = st.fixed_dictionaries({name: st.sampled_from(cells) for name, cells in CELLS.items()})
+
+
+def test_a_row_of_cells_by_name(tmp_path: Path) -> None:
+    study = load(tmp_path, VISITS)
+    for x in (RIGHT, dict(reversed(RIGHT.items()))):
+        row, y, noise = check_example(study, x, 1.0, 2.0)
+        assert (row.tolist(), y, noise) == ([3.5, 0.0, 1.0, 60.0], 1.0, 2.0)
+    refusals: list[tuple[Any, str, str]] = [
+        ({**RIGHT, "hours": 25}, "x.hours", "expected a number from 0 to 24, got 25"),
+        ({**RIGHT, "visit": "2025-01-02"}, "x.visit", "expected a date from 2024-01-01 to 2024-12-31, got 2025-01-02"),
+        ({**RIGHT, "visit": "0001-01-01T00:00+14:00"}, "x.visit", "expected a date such as 2024-03-01"),
+        ({**RIGHT, "sex": "M"}, "x.sex", """expected "f" or "m", got "M"; did you mean 'm'?"""),
+        ({**RIGHT, "dose": 1.0}, "x", 'unknown input "dose": the inputs are hours, sex, visit'),
+        ({"hours": 1.0, "sex": "m"}, "x", 'the input "visit" is missing'),
+        ([3.5, "m", "2024-03-01"], "x", 'expected an input by names, such as {"hours": 12.0'),
+    ]
+    for x, where, message in refusals:
+        with pytest.raises(InvalidData, match=re.escape(message)) as refused:
+            check_example(study, x, 1.0, where="examples.3")
+        assert refused.value.where == f"examples.3.{where}"
+
+
+@given(st.lists(visits | visits.map(lambda x: {**x, "dose": 1.0}), min_size=1, max_size=4))
+@configured(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_many_inputs_by_name_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any]) -> None:
+    study, ones = load(tmp_path, VISITS), [1.0] * len(xs)
+    outcomes = []
+    for k, x in enumerate(xs):
+        try:
+            outcomes.append(check_example(study, x, 1.0)[0])
+        except InvalidData as error:
+            with pytest.raises(type(error), match=re.escape(str(error))) as refused:
+                check_examples(study, xs, ones, ones)
+            assert f"{refused.value.where}.".startswith(f"examples.{k}.x.")
+            return
+    assert check_examples(study, xs, ones, ones)[0].tobytes() == np.array(outcomes).tobytes()
+
+
+def test_a_column_keeps_its_bounds_if_another_has_none(tmp_path: Path) -> None:
+    study = load(tmp_path, changed(VISITS, {", bounds = [2024-01-01, 2024-12-31]": ""}))
+    assert study.bounds is None
+    with pytest.raises(InvalidData, match=r"expected a number from 0 to 24, got 25$"):
+        check_example(study, {**RIGHT, "hours": 25.0}, 1.0)
+    assert check_example(study, {**RIGHT, "visit": "1999-01-01"}, 1.0)[0][3] < 0
+    steep = {'{ kernel = "constant" }': '{ kernel = "power", exponent = 4, of = { kernel = "dot_product" } }'}
+    study = load(tmp_path, changed(VISITS, steep | {", bounds = [2024-01-01, 2024-12-31]": ""}))
+    with pytest.raises(InvalidData, match=r"expected a date from .*: shift or scale the inputs"):
+        check_example(study, {**RIGHT, "visit": "0001-01-01"}, 1.0)
+
+
 def test_without_limits_an_output_is_any_number(tmp_path: Path) -> None:
     study = load(tmp_path, changed(EXACT, {"y = [-5.0, 5.0]": ""}))
     assert check_example(study, [1e9], 1e9)[1] == 1e9
@@ -151,3 +210,21 @@ def test_the_bounds_of_the_file_apply_under_every_policy(tmp_path: Path) -> None
         with pytest.raises(InvalidData, match=r"expected a number from 0 to 2, got 3$"):
             check_example(study, [3.0], 0.0)
     assert load(tmp_path, NAMED).input_bounds is None
+
+
+@pytest.mark.parametrize("bounds", ["", "\nbounds = [0, 2]"])
+def test_rows_of_a_table_are_outside_if_they_would_be_refused(tmp_path: Path, bounds: str) -> None:
+    study = load(tmp_path, changed(EXACT, {"dimension = 1": f"dimension = 1{bounds}"}))
+    rng = np.random.default_rng(0)
+    X, y, noise = rng.uniform(-1, 3, (300, 1)), rng.uniform(-8, 8, 300), 10.0 ** rng.uniform(-3, 3, 300)
+    X[0], y[0], noise[0] = 2.0, 5.0, 0.01  # just inside
+    outside = rows_outside(study, np.arange(300), X, y, noise)
+    assert np.sum(list(outside.values()), axis=0).max() == 1
+    refused = []
+    for k in range(300):
+        try:
+            check_example(study, X[k], float(y[k]), float(noise[k]))
+        except InvalidData:
+            refused.append(k)
+    assert refused == np.flatnonzero(np.any(list(outside.values()), axis=0)).tolist()
+    assert 0 not in refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -148,3 +149,69 @@ def test_catalogue_rows_reach_the_model(tmp_path: Path) -> None:
     study = load(tmp_path, NAMED)
     assert study.model.catalogue is not None
     assert study.model.catalogue.digest == Catalogue(["rose", "leaf", "sky"], [[1, 0], [0.5, 1.5], [-0.1, 0]]).digest
+
+
+COLUMNS = """
+[study]
+name = "Visits"
+[model]
+alpha = 0.5
+lam = 0.1
+sigma2 = 1.0
+bias = ["hours", "sex"]
+common = { kernel = "rbf", length_scale = 3.0, columns = ["hours"] }
+individual = { kernel = "sum", of = [{ kernel = "constant" }, { kernel = "dot_product", columns = ["sex", "day"] }] }
+[inputs]
+columns = [
+  { name = "sex", values = ["f", "m"] },
+  { name = "hours", bounds = [0.0, 24.0], unit = "h" },
+  { name = "day", since = 2024-01-01, bounds = [2024-01-01, 2024-12-31] },
+]
+[basis]
+kind = "eigen"
+spread = 50
+rank = 5
+[limits]
+y = [-5.0, 5.0]
+[release]
+epsilon = 1.0
+releases = 3
+[table]
+client = "patient"
+"""
+
+
+def test_a_study_with_named_inputs(tmp_path: Path) -> None:
+    study = load(tmp_path, COLUMNS)
+    assert study.dimension == 4
+    assert study.bounds == ((0.0, 1.0), (0.0, 1.0), (0.0, 24.0), (0.0, 365.0))
+    assert study.model.bias == (1, 2)  # of the category without its first value
+    assert study.model.to_spec()["individual"]["of"][1]["columns"] == [0, 1, 3]
+    assert (study.table.client, study.table.target) == ("patient", "y")
+    for points, count in ((study.model.public_points, 50), (study.points, 50)):
+        assert points is not None
+        assert points.shape == (count, 4)
+        assert (points[:, :2].sum(axis=1) == 1).all()
+        assert (points[:, :2].mean(axis=0) > 0.4).all()
+        assert points[:, 2].min() >= 0
+        assert points[:, 2].max() <= 24
+        assert np.ptp(points[:, 2]) > 20
+    mechanism = study.mechanism()
+    assert mechanism is not None
+    assert json.loads(study.pinned())["inputs.columns"] == study.model.to_spec()["columns"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('name = "hours"', 'name = "y"', 'inputs.columns: an input may not be called "y", the name of another column'),
+        ('name = "hours"', 'name = "patient"', "rename it, or set table.client"),
+        ('name = "hours"', 'name = "noise"', "the name of another column of tables: rename it"),
+        ('client = "patient"', 'client = "y"', 'table.client: expected a column of its own, got "y"'),
+        ('client = "patient"', 'target = "id"', 'table.target: expected a column of its own, got "id"'),
+        ('client = "patient"', 'client = "noise"', 'table.client: expected a column of its own, got "noise"'),
+        ('name = "hours"', "name = 'a \"b\"'", "inputs.columns: expected a name without quotation marks"),
+    ],
+)
+def test_names_that_columns_cannot_have(tmp_path: Path, old: str, new: str, line: str) -> None:
+    assert line in refused(tmp_path, changed(COLUMNS, {old: new}))

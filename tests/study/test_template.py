@@ -7,16 +7,27 @@ from typing import Any
 
 import pytest
 
+from motet import Engine
+from motet.errors import InvalidStudy
 from motet.study.schema import File, basis_kinds
-from motet.study.template import Draft, template
-from tests.study.studies import load
+from motet.study.template import Draft
+
+CHOICES: list[dict[str, Any]] = [
+    *({"dimension": p} for p in (1, 2, 3, 4, 9)),
+    {"inputs": ("hours", "dose"), "bounds": (0.0, 24.0), "y": (0.0, 300.0), "spread": 20.0, "noise": 5.0},
+    {"catalogue": "features.csv"},
+    {"catalogue": "names.csv"},
+]
 
 
 @pytest.mark.parametrize("policy", ["private", "exact"])
-@pytest.mark.parametrize("inputs", [*({"dimension": p} for p in (1, 2, 3, 4, 9)), {"catalogue": "items.csv"}], ids=str)
-def test_templates_load_and_name_every_key(tmp_path: Path, policy: Any, inputs: dict[str, Any]) -> None:
-    text = template('My "first" study', **inputs, items=3, features=2, policy=policy)
-    study = load(tmp_path, text)
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_drafts_load_and_name_every_key(tmp_path: Path, policy: Any, choices: dict[str, Any]) -> None:
+    (tmp_path / "features.csv").write_text("name,loud,fast\na,1,2\nb,4,6\nc,0,0\n", encoding="utf-8")
+    (tmp_path / "names.csv").write_text("name\na\nb\nc\n", encoding="utf-8")
+    catalogue = {key: tmp_path / value for key, value in choices.items() if key == "catalogue"}
+    study = Draft(name='My "first" study', policy=policy, **{**choices, **catalogue}).write(tmp_path / "study.toml")
+    text = study.path.read_text(encoding="utf-8")
     assert study.name == 'My "first" study'
     assert study.release.policy == policy
     for section, field in File.model_fields.items():
@@ -26,10 +37,29 @@ def test_templates_load_and_name_every_key(tmp_path: Path, policy: Any, inputs: 
     assert all(kind in bases for kind in basis_kinds())
 
 
-def test_a_template_for_names_alone(tmp_path: Path) -> None:
-    assert load(tmp_path, template("a", catalogue="items.csv", items=2, features=0), "name\na\nb\n").private
-    with pytest.raises(TypeError, match="a catalogue or a dimension"):
-        template("a")
+def test_a_draft_derives_sigma2_from_the_range_and_the_spread(tmp_path: Path) -> None:
+    study = Draft(y=(0.0, 80.0), spread=5.0, noise=2.0).write(tmp_path / "study.toml")
+    model = study.model
+    assert model.sigma2 is not None
+    assert study.limits.y == (0.0, 80.0)
+    assert study.release.center == 40.0
+    assert model.sigma2 * model.individual_share == pytest.approx(25.0, rel=1e-3)
+    assert model.sigma2 * model.lam == pytest.approx(4.0, rel=1e-3)
+    with pytest.raises(InvalidStudy, match="above 0"):
+        Draft(spread=0.0).write(tmp_path / "other.toml")
+
+
+def test_names_alone_make_a_personal_model(tmp_path: Path) -> None:
+    """A client that likes all it has rated is predicted above the average at items that it has not rated."""
+    (tmp_path / "names.csv").write_text("name\n" + "".join(f"item {k}\n" for k in range(60)), encoding="utf-8")
+    study = Draft(catalogue=tmp_path / "names.csv", policy="exact").write(tmp_path / "study.toml")
+    engine = Engine(study.model)
+    engine.learn_many(["ann"] * 3, ["item 1", "item 2", "item 3"], [5.0, 5.0, 5.0])
+    engine.learn_many(["bob"] * 3, ["item 1", "item 2", "item 3"], [1.0, 1.0, 1.0])
+    release = engine.disclose()
+    for item in ("item 4", "item 59"):
+        ann = release.active_estimate(engine.coefficients("ann", release)).predict([item])[0]
+        assert ann > release.average([item])[0] + 0.5
 
 
 def test_a_draft_names_the_database_that_its_study_gets(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ import typer
 
 from motet import __version__
 from motet.cli.audit import audit
+from motet.cli.check import check
 from motet.cli.clients import clients, enroll, forget
 from motet.cli.command import Command, Group
 from motet.cli.demo import demo
+from motet.cli.evaluate import evaluate
 from motet.cli.examples import remove, replace, send
 from motet.cli.fit import fit, tune
 from motet.cli.init import init
@@ -52,25 +54,36 @@ def motet(
 
 COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help, each with an example or two
     (demo, "motet demo --clients 500 --seconds 60"),
-    (init, 'motet init music.toml --name "Music taste" --catalogue artists.csv'),
+    (
+        init,
+        "motet init --from visits.csv --client patient --target glucose --inputs hours\n"
+        'motet init music.toml --title "Music taste" --catalogue artists.csv',
+    ),
+    (check, "motet check study.toml --clients 500\nmotet check study.toml visits.csv --plot forecast.png"),
     (serve, "motet serve study.toml"),
     (enroll, "motet enroll ann bob --out tokens.csv\nmotet enroll --names visits.csv --out tokens.csv"),
     (clients, "motet clients\nmotet clients rotate ann"),
     (status, "motet status --url https://study.example.org"),
     (release, "motet release"),
-    (send, "motet send ratings.csv\nmotet send visits.csv --tokens tokens.csv"),
+    (send, "motet send ratings.csv\nmotet send visits.csv --client patient --skip-missing --tokens tokens.csv"),
     (replace, "motet replace corrected.csv"),
     (remove, "motet remove visit-3 visit-4\nmotet remove --examples wrong.csv"),
     (forget, "motet forget\nmotet forget ann --yes"),
-    (predict, "motet predict --own private.csv --top 10\nmotet predict hours.csv --own visits.csv --each"),
+    (
+        predict,
+        "motet predict --own private.csv --top 10\n"
+        "motet predict hours.csv --own visits.csv --each\n"
+        "motet predict hours.csv --average --plot average.png",
+    ),
     (download, "motet download --out monday.safetensors"),
     (export, "motet export study.toml ann --out ann.json"),
     (verify, "motet verify study.toml"),
     (backup, "motet backup study.toml monday.zip"),
     (restore, "motet restore monday.zip restored"),
     (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
-    (tune, "motet tune visits.csv\nmotet tune pupils.parquet --task school --target score --inputs age,hours"),
+    (tune, "motet tune visits.csv\nmotet tune pupils.parquet --client school --target score --inputs age,hours"),
     (fit, "motet fit visits.csv --out visits.safetensors"),
+    (evaluate, "motet evaluate study.toml pilot.csv --plot pilot.png\nmotet evaluate monday.safetensors visits.csv"),
     (reproduce, "motet reproduce --clients 600 --out report"),
 ]
 NOTES = {  # what a signature does not have: the token that a command needs, and exit codes

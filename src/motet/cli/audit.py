@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from motet.cli.connect import release_at
-from motet.cli.terminal import AsJson, show
+from motet.cli.connect import is_address, layout_at, release_at
+from motet.cli.terminal import AsJson, ClientColumn, NameColumn, TargetColumn, show
 from motet.errors import InvalidData
 
 
@@ -22,11 +22,14 @@ def audit(
     ] = None,
     own: Annotated[
         Path | None,
-        typer.Option(help="A table of what you sent between the two: client, name or the inputs' numbers, y, noise."),
+        typer.Option(help="A table of what you sent between the two: clients, inputs, outputs, optionally noise."),
     ] = None,
     suspects: Annotated[
         Path | None, typer.Option(help="A table like --own, of clients that may have been added.")
     ] = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack releases, and show what they reveal about clients. Two releases also reveal what was sent between them."""
@@ -38,8 +41,9 @@ def audit(
     from motet.client.tables import read_clients
     from motet.privacy.audit import audit as attack  # slow to load, and not needed for an error
 
-    catalogue, dimension = releases[-1].model.catalogue, releases[-1].dimension
-    mine, others = ({} if path is None else read_clients(path, catalogue, dimension) for path in (own, suspects))
+    place = later if later is not None and is_address(later) else release
+    layout = layout_at(place, releases[-1]).changed(client=client, target=target, name=name)
+    mine, others = ({} if path is None else read_clients(path, layout) for path in (own, suspects))
     report = attack(
         *releases,
         attacker_examples=[examples.triples for examples in mine.values()],

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from motet.cli.connect import client_token, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, Url, Yes, confirm, later, progress_bar, show, show_table
+from motet.cli.connect import client_token, layout_at, operator_at, server_at
+from motet.cli.terminal import LOCAL, AsJson, ClientColumn, Url, Yes, confirm, later, progress_bar, show, show_table
 from motet.errors import InvalidData, UnknownTask
 from motet.files import new_file
 from motet.text import count
@@ -25,13 +25,12 @@ def enroll(
     clients: Annotated[list[str] | None, typer.Argument(help="Names of new clients.", metavar="NAME")] = None,
     names: Annotated[
         Path | None,
-        typer.Option(
-            "--names", "--file", help="More names: the lines of a .txt file, or a table's column client or name."
-        ),
+        typer.Option("--names", "--file", help="More names: the lines of a .txt file, or the clients of a table."),
     ] = None,
+    client: ClientColumn = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write names, ids and tokens to a new CSV file, which only you can read."),
+        typer.Option(help="Write clients, ids and tokens to a new CSV file, which only you can read."),
     ] = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -39,7 +38,9 @@ def enroll(
     """Enroll clients, and show their tokens once, or write them to a file."""
     from motet.client import site, tables
 
-    all_names = [name.strip() for name in clients or ()] + ([] if names is None else tables.read_names(names))
+    all_names = [name.strip() for name in clients or ()]
+    if names is not None:
+        all_names += tables.read_names(names, [layout_at(url).client, "client", "name"] if client is None else [client])
     bar = progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling")
     with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
         for new in site.enroll(server, all_names):
@@ -56,7 +57,7 @@ def _tokens(out: Path | None, as_json: bool) -> Iterator[Callable[[list[Enrolled
 
         def keep(new: list[Enrolled]) -> None:
             if file is not None:
-                header = [] if enrolled else [("name", "id", "token")]
+                header = [] if enrolled else [("client", "id", "token")]
                 csv.writer(file, lineterminator="\n").writerows([*header, *((c.name, c.id, c.token) for c in new)])
                 file.flush()
             enrolled.extend(new)
@@ -73,7 +74,7 @@ def _show_enrolled(enrolled: list[Enrolled], out: Path | None, as_json: bool) ->
         fields = ("id", "name", "token") if out is None else ("id", "name")
         show({"clients": [{key: getattr(client, key) for key in fields} for client in enrolled]})
     elif out is None:
-        show_table({"name": "bold", "id": "", "token": ""}, [(c.name, c.id, c.token) for c in enrolled])
+        show_table({"client": "bold", "id": "", "token": ""}, [(c.name, c.id, c.token) for c in enrolled])
         show("These tokens are not shown again. Give each client its own; a client sets MOTET_TOKEN to it.")
     else:
         show(f"{count(len(enrolled), 'client')} enrolled; the tokens are in {out}, which only you can read.")
@@ -175,7 +176,7 @@ def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
 def _list(listed: list[dict[str, Any]]) -> None:
     rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in listed]
     if rows:
-        show_table({"name": "bold", "id": "", "examples": "", "revoked": "red"}, rows)
+        show_table({"client": "bold", "id": "", "examples": "", "revoked": "red"}, rows)
     for client in listed:
         if client.get("left_out"):
             show(f"{client['name']} is not in the current release: {client['left_out']}.")

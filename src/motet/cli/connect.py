@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from motet.cli.terminal import token
 from motet.errors import Forbidden, InvalidRelease, NotReleased, Unauthorized, Unreachable
 
 if TYPE_CHECKING:
     from motet.client.client import Client
-    from motet.model.catalogue import Catalogue
+    from motet.client.layout import Layout
     from motet.release.disclosed import Disclosed
 
 IMPATIENT, PATIENT = 2, 6  # repetitions of a request: while a person waits for an answer, and while a table is sent
+MAX_WAIT_SECONDS, POLL_SECONDS = 60.0, 0.5  # for a first release that is due soon
 CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"
 NO_CLIENT = f"the server does not accept this client's token: set {CLIENT} to another; the operator can make a new one"
 NO_OPERATOR = f"this token is not the operator's: set {OPERATOR} to the one that motet serve was given, or showed"
@@ -55,6 +58,21 @@ def current_release(url: str) -> Disclosed:
         return client.disclosed()
 
 
+def await_first_release(url: str) -> bool:
+    """Wait for the first release if it is due now or soon; False if it is not, or does not come."""
+    with server_at(url, "") as anyone:
+        due = anyone.study().get("next_release")
+        if not isinstance(due, float) or due > time.time() + MAX_WAIT_SECONDS:
+            return False
+        sys.stderr.write("Waiting for the first release.\n")
+        deadline = time.monotonic() + 2 * MAX_WAIT_SECONDS
+        while time.monotonic() < deadline:
+            if anyone.study().get("version"):
+                return True
+            time.sleep(POLL_SECONDS)
+    return False
+
+
 def is_address(place: str) -> bool:
     """Whether this is the address of a server, and not a file."""
     return place.startswith(("http://", "https://"))
@@ -77,12 +95,11 @@ def release_at(place: str) -> Disclosed:
         raise error.reworded(f"{place}: {error}") from None
 
 
-def inputs_of(study: dict[str, Any]) -> tuple[Catalogue | None, int]:
-    """The catalogue of a study, from the server's description, and how many numbers an input has."""
-    from motet.client.responses import field_of
-    from motet.model.catalogue import Catalogue
+def layout_at(place: str, release: Disclosed | None = None) -> Layout:
+    """The layout of a study's tables, from its server's address; or from a release's file, as far as that tells it."""
+    from motet.client.layout import Layout
 
-    dimension, spec = field_of(study, "dimension", int), field_of(study, "model", dict).get("catalogue")
-    if spec is None:
-        return None, dimension
-    return Catalogue.from_spec({key: field_of(spec, key, list) for key in ("names", "vectors")}), dimension
+    if release is not None and not is_address(place):
+        return Layout.of_release(release)
+    with server_at(place, "") as anyone:
+        return Layout.of_study(anyone.study())

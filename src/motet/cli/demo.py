@@ -102,10 +102,15 @@ def _require_server() -> None:
 
 
 def _draw(playing: Demo, console: Console, over: Callable[[], bool], end: float) -> None:
-    """At a terminal: a view, redrawn until all is done; the last one leaves room for the invitation."""
+    """At a terminal: the address, then a view that is redrawn until all is done and leaves room for the invitation."""
     from motet.music.view import view
 
     state = playing.state
+    with console.status("Starting the server", spinner="line"):
+        while state.url is None and not over():
+            playing.check()
+            time.sleep(REDRAW_SECONDS)
+    _print(*address(state))
     with Live(console=console, auto_refresh=False) as live:
         while True:
             last = over() or state.done
@@ -120,12 +125,14 @@ def _draw(playing: Demo, console: Console, over: Callable[[], bool], end: float)
 
 
 def _report(playing: Demo, over: Callable[[], bool]) -> None:
-    """Without a terminal: a line for each activity and each release."""
+    """Without a terminal: a line for each activity, the address, and a line for each release."""
     from motet.music.view import conclusion, line
 
-    state, activity, number = playing.state, "", 0
+    state, activity, number, welcome = playing.state, "", 0, list[str]()
     while True:
         last = over() or state.done
+        if not welcome:
+            _print(*(welcome := address(state)))
         for release in state.releases[number:]:
             _print(line(state, release))
             number += 1
@@ -138,6 +145,13 @@ def _report(playing: Demo, over: Callable[[], bool]) -> None:
         time.sleep(REDRAW_SECONDS)
     if (text := conclusion(state)) is not None:
         _print(text)
+
+
+def address(state: State) -> list[str]:
+    """Where the page is, once the server answers."""
+    if state.url is None:
+        return []
+    return [f"Open {state.url} in a browser: rate some artists there, and watch your list with each release."]
 
 
 def invitation(state: State, end: float) -> list[str]:

@@ -3,49 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
-from motet.cli.connect import PATIENT, client_token, inputs_of, server_at
-from motet.cli.terminal import LOCAL, AsJson, OfClient, Tokens, Url, later, progress_bar, show
+from motet.cli.connect import PATIENT, client_token, server_at
+from motet.cli.terminal import (
+    LOCAL,
+    AsJson,
+    ClientColumn,
+    NameColumn,
+    Only,
+    SkipMissing,
+    TargetColumn,
+    Tokens,
+    Url,
+    later,
+    note,
+    progress_bar,
+    show,
+)
 from motet.errors import InvalidData, UnknownExample
 from motet.text import count, first_few
 
+if TYPE_CHECKING:
+    from motet.client.tables import Examples
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table of examples as a command was given it, and whose rows of it are meant."""
+
+    path: Path
+    only: str | None
+    tokens: Path | None
+    columns: dict[str, Any]  # options of Layout.changed
+    url: str
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.only is not None and self.tokens is not None:
+            raise InvalidData("expected --only NAME, with MOTET_TOKEN, or --tokens FILE, for all clients, got both")
 
 
 def send(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV or Parquet file of examples: name or the inputs' numbers, y; optional: noise, id, client.",
+            help="A CSV or Parquet file of examples: inputs and outputs; optional: noise, id, clients.",
             metavar="FILE",
         ),
     ],
-    client: OfClient = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    only: Only = None,
+    skip_missing: SkipMissing = False,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
 ) -> None:
     """Send a table of examples. Rows that were sent before change nothing; an edited row counts as a new example.
 
-    With --tokens the rows of each client, by the column client, are sent under that client's token. A table whose
-    column client names another client than the token's is refused.
+    Columns are found by their names, in any order, if the study names its inputs. With --tokens the rows of each
+    client are sent under that client's token. Rows of another client than the token's are refused.
     """
     from motet.client import site
 
-    sent = _for_each(site.send, "Sending", table, client, tokens, url)
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    sent, left_out = _for_each(site.send, "Sending", Request(table, only, tokens, columns, url, as_json))
     total = {key: sum(getattr(one, key) for one in sent.values()) for key in ("accepted", "duplicates")}
     text = f"{total['accepted']} accepted, {total['duplicates']} already stored"
     if tokens is None:
         (one,) = sent.values()
-        show(vars(one) if as_json else f"{text}; {one.count} in total.")
+        show({**vars(one), **left_out} if as_json else f"{text}; {one.count} in total.{_in_words(left_out)}")
     else:
         each = [{"client": name, **vars(one)} for name, one in sent.items()]
-        show({**total, "clients": each} if as_json else f"{count(len(sent), 'client')}: {text}.")
+        line = f"{count(len(sent), 'client')}: {text}.{_in_words(left_out)}"
+        show({**total, **left_out, "clients": each} if as_json else line)
 
 
 def replace(
@@ -53,7 +93,11 @@ def replace(
         Path,
         typer.Argument(help="A CSV or Parquet file of examples as for send, with a column id.", metavar="FILE"),
     ],
-    client: OfClient = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    only: Only = None,
+    skip_missing: SkipMissing = False,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -64,10 +108,13 @@ def replace(
     """
     from motet.client import site
 
-    done = _for_each(site.replace, "Replacing", table, client, tokens, url, with_ids=True).values()
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    request = Request(table, only, tokens, columns, url, as_json)
+    replaced, left_out = _for_each(site.replace, "Replacing", request, with_ids=True)
+    done = replaced.values()
     number, erased = sum(one.count for one in done), all(one.erased for one in done)
-    text = f"{count(number, 'example')} replaced."
-    show({"replaced": number, "erased": erased} if as_json else text + later(erased))
+    text = f"{count(number, 'example')} replaced.{_in_words(left_out)}"
+    show({"replaced": number, "erased": erased, **left_out} if as_json else text + later(erased))
 
 
 def remove(
@@ -75,7 +122,11 @@ def remove(
     examples: Annotated[
         Path | None, typer.Option(help="A table of the examples to remove: the same rows as were sent.")
     ] = None,
-    client: OfClient = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    only: Only = None,
+    skip_missing: SkipMissing = False,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -89,12 +140,16 @@ def remove(
     """
     from motet.client import site
 
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    left_out: dict[str, int] = {}
     if bool(ids) == (examples is not None):
         raise InvalidData("expected the examples to remove: motet remove ID…, or motet remove --examples FILE")
     if examples is not None:
-        done = list(_for_each(site.remove_rows, "Removing", examples, client, tokens, url).values())
-    elif client is not None or tokens is not None:
-        raise InvalidData("--client and --tokens choose rows of a table: give them with --examples FILE")
+        request = Request(examples, only, tokens, columns, url, as_json)
+        removals, left_out = _for_each(site.remove_rows, "Removing", request)
+        done = list(removals.values())
+    elif only is not None or tokens is not None:
+        raise InvalidData("--only and --tokens choose rows of a table: give them with --examples FILE")
     else:
         with server_at(url, client_token()) as me:
             done = [site.remove(me, ids or [])]
@@ -105,44 +160,54 @@ def remove(
             f"expected ids of stored examples, got {len(missing)} that are not stored ({first_few(missing)}): "
             f"motet export {url} shows what is stored{others}"
         )
-    erased, text = all(one.erased for one in done), f"{count(removed, 'example')} removed."
-    show({"removed": removed, "erased": erased} if as_json else text + later(erased))
+    erased, text = all(one.erased for one in done), f"{count(removed, 'example')} removed.{_in_words(left_out)}"
+    show({"removed": removed, "erased": erased, **left_out} if as_json else text + later(erased))
 
 
 def _for_each(
-    act: Callable[..., T],
-    verb: str,
-    path: Path,
-    client: str | None,
-    tokens: Path | None,
-    url: str,
-    *,
-    with_ids: bool = False,
-) -> dict[str, T]:
-    """``act`` on the examples of a table, under each client's own token; the results by client.
+    act: Callable[..., T], verb: str, request: Request, *, with_ids: bool = False
+) -> tuple[dict[str, T], dict[str, int]]:
+    """``act`` on the examples of a table, under each client's own token: the results by client, and how many rows
+    were left out.
 
     Without a table of tokens there is one client, whose name is then "".
     """
     from motet.client import tables
+    from motet.client.layout import Layout
     from motet.client.site import Site, check_owner
 
-    if client is not None and tokens is not None:
-        raise InvalidData("expected --client NAME, with MOTET_TOKEN, or --tokens FILE, for all clients, got both")
-    mine = client_token() if tokens is None else ""
-    token_of = {} if tokens is None else tables.read_tokens(tokens)
-    file = "" if tokens is None else tokens.name
+    path, url = request.path, request.url
+    mine = client_token() if request.tokens is None else ""
+    token_of = {} if request.tokens is None else tables.read_tokens(request.tokens)
+    file = "" if request.tokens is None else request.tokens.name
     with server_at(url, mine) as server:
-        catalogue, dimension = inputs_of(server.study())
-        if tokens is None:
-            examples = {"": tables.read_examples(path, catalogue, dimension, client)}
-            check_owner(server, examples[""].table)
+        layout = Layout.of_study(server.study()).changed(**request.columns)
+        if request.tokens is None:
+            examples = {"": tables.read_examples(path, layout, request.only)}
+            check_owner(server, examples[""])
         else:
-            examples = tables.read_clients(path, catalogue, dimension)
+            examples = tables.read_clients(path, layout)
             Site(server, token_of, file).check(examples, path.name)
     for one in examples.values() if with_ids else ():
-        one.table.texts("id")  # raises if one is missing
+        if one.layout.id is None:
+            raise InvalidData("the column id is not of examples here: remove the old rows, and send the new ones")
+        one.table.texts(one.layout.id)  # raises if one is missing
+    left_out = _left_out(examples, request)
     bar = progress_bar(Console(stderr=True), "examples", sum(len(one.X) for one in examples.values()), verb)
     with server_at(url, mine, retries=PATIENT) as server, bar as advance:
-        if tokens is None:
-            return {"": act(server, examples[""], advance)}
-        return Site(server, token_of, file).each(examples, act, advance)
+        if request.tokens is None:
+            return {"": act(server, examples[""], advance)}, left_out
+        return Site(server, token_of, file).each(examples, act, advance), left_out
+
+
+def _left_out(examples: dict[str, Examples], request: Request) -> dict[str, int]:
+    """How many rows were left out, if rows may be; and a note of columns that are of no use."""
+    table, layout = next((one.table, one.layout) for one in examples.values())
+    if unused := layout.unused(table):
+        note(f"{table.file}: not used: {', '.join(unused)}", as_json=request.as_json)
+    return {"rows_left_out": table.left_out} if layout.skip_missing else {}
+
+
+def _in_words(left_out: dict[str, int]) -> str:
+    number = left_out.get("rows_left_out", 0)
+    return f" {count(number, 'row')} with missing values left out." if number else ""

@@ -18,7 +18,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from motet.arrays import Array
 from motet.cli.terminal import AsJson, Force, show, show_table
 from motet.errors import InvalidData, NoEvidence
-from motet.files import Table, cell_number, check_new, read
+from motet.files import Table, cell_number, check_new, is_missing, read
 from motet.text import count, first_few, suggestion
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from motet.learning.search import Step
 
 TASK = "client"
-MISSING = ("na", "nan", "null")  # words for a missing number, beside an empty cell
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A table: rows of many tasks.")]
-TaskColumn = Annotated[str, typer.Option(help="The column of each row's task.", metavar="COLUMN")]
+TaskColumn = Annotated[
+    str, typer.Option("--client", "--task", help="The column of each row's client, or task.", metavar="COLUMN")
+]
 TargetColumn = Annotated[str, typer.Option(help="The column of outputs.", metavar="COLUMN")]
 InputColumns = Annotated[
     str | None,
@@ -121,10 +122,10 @@ class Examples:
 def _read(path: Path, task: str, target: str, inputs: str | None) -> Examples:
     """The rows without missing values, which are announced."""
     table = read(path)
-    for column, option in ((task, "--task"), (target, "--target")):
-        _require(table, column, option)
+    for column, option in ((task, "--client"), (target, "--target")):
+        require_column(table, column, option)
     if task == target:
-        raise InvalidData(f"--task and --target are the same column, {task!r}: name two")
+        raise InvalidData(f"--client and --target are the same column, {task!r}: name two")
     columns = _input_columns(table, task, target, inputs)
     cells = np.array([_numbers(table, column, columns) for column in [*columns, target]]).T
     noise = np.array(table.floats("noise", default=1.0) if "noise" not in columns else [1.0] * len(cells))
@@ -143,7 +144,7 @@ def _input_columns(table: Table, task: str, target: str, inputs: str | None) -> 
     else:
         columns = [column.strip() for column in inputs.split(",") if column.strip()]
     for column in columns:
-        _require(table, column, "--inputs")
+        require_column(table, column, "--inputs")
         if column in (task, target) or columns.count(column) > 1:
             raise InvalidData(f"--inputs has {column!r}, which is {_role(column, task, target)}: leave it out")
     if not columns:
@@ -155,7 +156,7 @@ def _role(column: str, task: str, target: str) -> str:
     return "the column of tasks" if column == task else "the column of outputs" if column == target else "there twice"
 
 
-def _require(table: Table, column: str, option: str) -> None:
+def require_column(table: Table, column: str, option: str) -> None:
     if column not in table.columns:
         got = first_few(table.columns)
         hint = suggestion(column, table.columns) or f"; name another, {option} COLUMN"
@@ -166,8 +167,7 @@ def _numbers(table: Table, column: str, inputs: list[str]) -> list[float]:
     """A column of numbers, NaN where one is missing; a text is refused, with the way to leave it out."""
     numbers = []
     for k, cell in enumerate(table.cells(column)):
-        is_missing = cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in MISSING)
-        number = math.nan if is_missing else cell_number(cell)
+        number = math.nan if is_missing(cell) else cell_number(cell)
         if number is None:
             others = ",".join(other for other in inputs if other != column)
             hint = f"encode it, or leave it out: --inputs {others}" if column in inputs and others else "encode it"
@@ -184,7 +184,7 @@ def _tuned(examples: Examples, method: Literal["REML", "ML"], common: str, indiv
     from motet.learning.regressor import tune as tune_regressor
 
     reg = MixedEffectRegressor(None if common == "none" else common, individual, method=method)
-    with _steps_shown(Console(stderr=True)) as report, warnings.catch_warnings():
+    with steps_shown(Console(stderr=True)) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tuned = tune_regressor(reg, examples.X, examples.y, examples.task, 1.0 / examples.noise, report=report)
     if tuned.tuning_ is None:
@@ -194,7 +194,7 @@ def _tuned(examples: Examples, method: Literal["REML", "ML"], common: str, indiv
 
 
 @contextmanager
-def _steps_shown(console: Console) -> Iterator[Callable[[Step], None]]:
+def steps_shown(console: Console) -> Iterator[Callable[[Step], None]]:
     """The last step of a search, at a terminal; how many will follow is not known."""
     columns = (SpinnerColumn(), TextColumn("Tuning: {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

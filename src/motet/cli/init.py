@@ -1,7 +1,8 @@
-"""``motet init``: a new study's file, from options and, at a terminal, a few questions."""
+"""``motet init``: a new study's file, from a table of pilot data, or from options and questions at a terminal."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Callable
@@ -9,26 +10,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
-from motet.cli.terminal import AsJson, Force, show
+from motet.cli.evaluate import show_scores
+from motet.cli.fit import steps_shown
+from motet.cli.terminal import AsJson, Force, progress_bar, show
 from motet.errors import InvalidData
 from motet.files import check_new
-from motet.text import count
+from motet.text import count, first_few
 
 if TYPE_CHECKING:
+    from motet.files import Table
+    from motet.study.evaluation import Evaluation
+    from motet.study.pilot import Pilot, Roles
+    from motet.study.proposal import Promise
     from motet.study.study import Study
+
+NEW_ROWS = 3  # of a new client's own, when a study is evaluated
+MANY_ROWS, FEW_FOLDS, ALL_FOLDS = 5000, 2, 5  # a large table is evaluated in fewer folds
 
 
 def init(
     file: Annotated[Path, typer.Argument(help="The study file to write.", metavar="FILE")] = Path("study.toml"),
-    name: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
+    pilot: Annotated[
+        Path | None,
+        typer.Option("--from", help="A table of pilot data, CSV or Parquet, whose settings by evidence are written."),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="The table's column of each row's client.", metavar="COLUMN")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The table's column of outputs.", metavar="COLUMN")] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(help="Columns of inputs, separated by commas; by default all that can be.", metavar="COLUMNS"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The table's column of items, if inputs are names.", metavar="COLUMN")
+    ] = None,
     catalogue: Annotated[
         Path | None, typer.Option(help="Inputs are names: a CSV file with a header, names and numeric features.")
     ] = None,
-    dimension: Annotated[int | None, typer.Option(help="Inputs are numbers: how many each input has.", min=1)] = None,
+    units: Annotated[
+        str | None, typer.Option(help="Units of inputs, such as hours=h,dose=mg.", metavar="UNITS")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="How many clients are expected; by default as many as the table has.")
+    ] = None,
+    dimension: Annotated[
+        int | None, typer.Option(help="Inputs are numbers without names: how many each has.", min=1)
+    ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="The lowest and the highest of those numbers.", metavar="LOW HIGH"),
+        typer.Option(help="The lowest and the highest number of an input.", metavar="LOW HIGH"),
+    ] = None,
+    y: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--y", help="The lowest and the highest output.", metavar="LOW HIGH"),
+    ] = None,
+    spread: Annotated[
+        float | None, typer.Option(help="How far clients differ from their average, a standard deviation.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="How far repeated outputs of a client differ, a standard deviation.")
     ] = None,
     policy: Annotated[
         Literal["private", "exact"] | None,
@@ -45,48 +89,221 @@ def init(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a commented study file. Options that you leave out are asked for; without a terminal they get defaults."""
-    inputs = {"catalogue": catalogue, "dimension": dimension, "bounds": bounds}
+    """Write a commented study file: with --from, one that is right for a table; otherwise from options, and at a
+    terminal from questions. Options that you leave out are asked for; without a terminal they get defaults.
+
+    With --from, model, limits and basis are those that suit the table, and the study is evaluated on it, beside
+    baselines, as it would be served. Settings, ranges and quantiles of the table become public with the study file, and
+    its privacy budget does not cover them: use data whose summary you may publish.
+    """
     promise = {"policy": policy, "epsilon": epsilon, "releases": releases, "every": every}
-    options: dict[str, Any] = {"name": name, **inputs, **promise}
-    answers = {key: value for key, value in options.items() if value is not None}
-    _check(answers)
+    if policy == "exact" and (epsilon is not None or releases is not None):
+        raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
     check_new(file, force=force)
+    if pilot is None:
+        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units})
+        choices: dict[str, Any] = {
+            "name": title,
+            "catalogue": catalogue,
+            "dimension": dimension,
+            "bounds": bounds,
+            "y": y,
+        }
+        choices |= {"inputs": _listed(inputs), "spread": spread, "noise": noise}
+        study = _from_choices(file, {**choices, **promise}, force=force)
+        _show_written(file, study) if not as_json else show(_about(file, study))
+        return
+    _check_with_table({"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise})
+    from motet.files import read
+
+    table = read(pilot)
+    roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units))
+    asked = _asked_promise(promise)
+    from motet.study.proposal import Promise
+
+    chosen = Promise(clients=clients, **asked)
+    _from_table(file, pilot, table, roles, chosen, title or file.stem, force=force, as_json=as_json)
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+# --- from a table ---
+
+
+def _from_table(
+    file: Path, path: Path, table: Table, roles: Roles, promise: Promise, title: str, *, force: bool, as_json: bool
+) -> None:
+    from motet.study.evaluation import evaluate
+    from motet.study.pilot import Pilot
+    from motet.study.proposal import Proposal
+
+    pilot = Pilot.read(table, roles)
+    if not as_json:
+        _show_pilot(pilot)
+    console = Console(stderr=True)
+    with steps_shown(console) as report:
+        proposal = Proposal.of(pilot, promise, report)
+    study = proposal.write(file, title, force=force)
+    folds = FEW_FOLDS if len(pilot.y) > MANY_ROWS else ALL_FOLDS
+    made = promise.releases if study.private else 1
+    with progress_bar(console, "folds", folds, "Evaluating") as advance:
+        found = evaluate(
+            study, pilot.clients, pilot.X, pilot.y, new_rows=NEW_ROWS, folds=folds, releases=made, advance=advance
+        )
+    if as_json:
+        table_of = {"file": pilot.file, "rows": len(pilot.y), "clients": len(pilot.sizes), "notes": list(pilot.notes)}
+        show({**_about(file, study), "from": table_of, "evaluation": found.to_dict()})
+        return
+    show(f"{file}: written, with the settings that the table makes likeliest. Evaluated: {found.subject}.")
+    show_scores(found, "this study", NEW_ROWS)
+    show("The settings were found on all rows, these too; what was predicted from other rows is what is scored.")
+    _show_advice(found, study)
+    _show_next(file, study, path)
+
+
+def _show_pilot(pilot: Pilot) -> None:
+    clients, sizes = count(len(pilot.sizes), "client"), sorted(pilot.sizes.tolist())
+    few, most = sizes[0], sizes[-1]
+    show(f"{pilot.file}: {count(len(pilot.y), 'row')} of {clients}, {few} to {most} each.")
+    if pilot.columns is not None:
+        kinds = [f"{c.name} ({'category' if c.values else 'date' if c.since else 'number'})" for c in pilot.columns]
+        show(f"Inputs: {', '.join(kinds)}. Output: {pilot.roles.target}.")
+    elif pilot.catalogue is not None:
+        features = len(pilot.catalogue.features)
+        show(f"Inputs: {count(len(pilot.catalogue), 'item')} with {count(features, 'feature')}.")
+    for note in pilot.notes:
+        show(f"Note: {note}.")
+
+
+def _show_advice(found: Evaluation, study: Study) -> None:
+    """What to do if its error is larger than that of what people do without it."""
+    errors = [(group.score.error, *(score.error for score in group.baseline_scores.values())) for group in found.groups]
+    if all(error <= min(others) for error, *others in errors):
+        return
+    if study.private:
+        show(
+            "Each baseline has all rows without noise. More clients, a larger --epsilon, or --policy exact among "
+            f"parties who trust each other may help; motet check {_quoted(study.path)} forecasts by how much."
+        )
+    if study.model.catalogue is not None and not study.model.catalogue.features:
+        show("The items only have names: features of the items (--catalogue) let ratings of one tell about others.")
+
+
+def _roles(
+    table: Table,
+    client: str | None,
+    target: str | None,
+    inputs: tuple[str, ...] | None,
+    name: str | None,
+    catalogue: Path | None,
+    units: dict[str, str],
+) -> Roles:
+    """What the columns mean: as options say, or as they are asked for at a terminal."""
+    from motet.study.pilot import Roles, kinds_of, uses_of
+
+    kinds = kinds_of(table)
+    if sys.stdin.isatty() and (client is None or target is None):
+        listed = "".join(f"\n  {column}: {kind}" for column, kind in kinds.items())
+        sys.stderr.write(f"{table.file} has {count(len(table.rows), 'row')} and the columns{listed}\n")
+    chosen = [
+        _column(table, "client", "--client", "Which column says whose row it is (patient, user, site)?", client),
+        _column(table, "y", "--target", "Which column is to be predicted?", target),
+    ]
+    if inputs is None and name is None and sys.stdin.isatty():
+        free = [column for column, why_not in uses_of(table, *chosen).items() if not why_not]
+        question = "Which columns are inputs (separated by commas; or the one column of items' names)"
+        answer = _listed(_prompt(question, ",".join(free), str)) or ()
+        name = answer[0] if len(answer) == 1 and kinds.get(answer[0]) == "text" else None
+        inputs = () if name else answer
+    if name is None and catalogue is not None:
+        name = "name" if "name" in table.columns else None
+    return Roles(client=chosen[0], target=chosen[1], inputs=inputs or (), name=name, catalogue=catalogue, units=units)
+
+
+def _column(table: Table, usual: str, option: str, question: str, given: str | None) -> str:
+    if given is not None:
+        return given
+    if sys.stdin.isatty():
+        default = usual if usual in table.columns else table.columns[0 if option == "--client" else -1]
+        return str(_prompt(question, default, lambda text: _one_of(text.strip(), table.columns)))
+    if usual in table.columns:
+        return usual
+    raise InvalidData(f"{table.file} has {first_few(table.columns)}: say which column is which, {option} COLUMN")
+
+
+def _one_of(text: str, columns: list[str]) -> str:
+    if text not in columns:
+        raise typer.BadParameter(f"expected one of {', '.join(columns)}, got {text!r}")
+    return text
+
+
+def _units(text: str | None) -> dict[str, str]:
+    pairs = [part.partition("=") for part in _listed(text) or ()]
+    for column, equals, unit in pairs:
+        if not (column.strip() and equals and unit.strip()):
+            raise InvalidData(f"expected --units such as hours=h,dose=mg, got {text!r}")
+    return {column.strip(): unit.strip() for column, _, unit in pairs}
+
+
+# --- from choices ---
+
+
+def _check_without_table(options: dict[str, Any]) -> None:
+    if given := [option for option, value in options.items() if value is not None]:
+        raise InvalidData(f"{given[0]} is about a table: give the table too, --from FILE")
+
+
+def _check_with_table(options: dict[str, Any]) -> None:
+    if given := [option for option, value in options.items() if value is not None]:
+        raise InvalidData(f"{given[0]} is for a study without a table, and --from finds it: leave out one of them")
+
+
+def _from_choices(file: Path, options: dict[str, Any], *, force: bool) -> Study:
     from motet.study.template import Draft
 
-    if sys.stdin.isatty():
-        _ask(answers)
-    study = Draft(**answers).write(file, force=force)
-    if as_json:
-        show({"study": str(file), "name": study.name, "policy": study.release.policy})
-    else:
-        _show_written(file, study)
-
-
-def _check(answers: dict[str, Any]) -> None:
-    """Raise if options contradict each other."""
-    if {"catalogue", "dimension"} <= answers.keys():
-        raise InvalidData("expected --catalogue or --dimension, got both: inputs are names or numbers")
+    answers = {key: value for key, value in options.items() if value is not None}
+    forms = [key for key in ("catalogue", "dimension", "inputs") if key in answers]
+    if len(forms) > 1:
+        raise InvalidData(f"expected one of --catalogue, --inputs and --dimension, got --{' and --'.join(forms)}")
     if {"catalogue", "bounds"} <= answers.keys():
         raise InvalidData("--bounds is for inputs that are numbers, and a catalogue's inputs are names: leave it out")
-    if answers.get("policy") == "exact" and {"epsilon", "releases"} & answers.keys():
-        raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
+    if sys.stdin.isatty():
+        _ask(answers)
+    return Draft(**answers).write(file, force=force)
 
 
 def _ask(answers: dict[str, Any]) -> None:
     """Ask for what no option gives, with a default for each."""
     _answer(answers, "name", "Name of the study", str)
-    if not {"catalogue", "dimension"} & answers.keys():
-        inputs = _prompt("Inputs: how many numbers each has, or a CSV file of their names", "1", _inputs)
-        answers["dimension" if isinstance(inputs, int) else "catalogue"] = inputs
-    if "dimension" in answers:
-        _answer(answers, "bounds", "The lowest and the highest of those numbers", _pair, "0 1")
+    if not {"catalogue", "dimension", "inputs"} & answers.keys():
+        question = "Inputs: their names, separated by commas; or a CSV file of items"
+        answer = _prompt(question, "x", _inputs)
+        answers["catalogue" if isinstance(answer, Path) else "inputs"] = answer
+    if "catalogue" not in answers:
+        _answer(answers, "bounds", "The lowest and the highest number of an input", _pair, "0 1")
+    _answer(answers, "y", "The lowest and the highest output", _pair, "-10 10")
+    low, high = answers["y"]
+    usual = f"{(high - low) / 8:.3g}"
+    _answer(answers, "spread", "How far clients differ from their average (a standard deviation)", _positive, usual)
+    half = f"{answers['spread'] / 2:.3g}"
+    _answer(answers, "noise", "How far repeated outputs of one client differ (a standard deviation)", _positive, half)
+    answers |= _asked_promise({key: answers.get(key) for key in ("policy", "epsilon", "releases", "every")})
+
+
+def _asked_promise(options: dict[str, Any]) -> dict[str, Any]:
+    """Policy and budget: as options say, asked for at a terminal, or left to the defaults."""
+    answers = {key: value for key, value in options.items() if value is not None}
+    if not sys.stdin.isatty():
+        return answers
     question = "Releases: private; or exact, without noise, for parties that trust each other"
     _answer(answers, "policy", question, _valid("policy", str))
     if answers["policy"] == "private":
         _answer(answers, "epsilon", "Total privacy budget ε (1 is strict, 3 usual)", _valid("epsilon", float))
         _answer(answers, "releases", "How many releases share the budget", _valid("releases", int))
     _answer(answers, "every", "Time between releases (30s, 15m, 12h, 1d)", _valid("every", str))
+    return answers
 
 
 def _answer(
@@ -103,12 +320,14 @@ def _prompt(question: str, default: str, read: Callable[[str], Any]) -> Any:
     return typer.prompt(question, default=default, value_proc=read, err=True)
 
 
-def _inputs(text: str) -> int | Path:
-    if text.strip().isdecimal():
-        return int(text)
-    if not Path(text).is_file():
-        raise typer.BadParameter(f"expected a number from 1, or an existing file, got {text!r}")
-    return Path(text)
+def _inputs(text: str) -> tuple[str, ...] | Path:
+    if text.strip().lower().endswith(".csv"):
+        if not Path(text.strip()).is_file():
+            raise typer.BadParameter(f"expected names, or an existing file, got {text!r}")
+        return Path(text.strip())
+    if not (names := _listed(text)):
+        raise typer.BadParameter("expected names such as hours,dose")
+    return names
 
 
 def _pair(text: str) -> tuple[float, float]:
@@ -119,6 +338,16 @@ def _pair(text: str) -> tuple[float, float]:
     if not low < high:
         raise typer.BadParameter(f"expected two numbers such as 0 1, the lower one first, got {text!r}")
     return low, high
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise typer.BadParameter(f"expected a number above 0, got {text!r}")
+    return number
 
 
 def _valid(key: str, kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -136,10 +365,28 @@ def _valid(key: str, kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
+# --- what was written ---
+
+
+def _quoted(file: Path) -> str:
+    return shlex.quote(str(file))
+
+
+def _about(file: Path, study: Study) -> dict[str, Any]:
+    return {"study": str(file), "name": study.name, "policy": study.release.policy}
+
+
 def _show_written(file: Path, study: Study) -> None:
     catalogue = study.model.catalogue
     over = f"inputs of {count(study.dimension, 'number')}" if catalogue is None else count(len(catalogue), "item")
     show(f"{file}: a study over {over}, with {'private releases' if study.private else 'releases without noise'}.")
-    fixed = "model, limits and budget" if study.private else "the policy"
-    show(f"Review it before the first start: afterwards {fixed} cannot change.")
-    show(f"Then: motet serve {shlex.quote(str(file))}")
+    show("Its settings are guesses: a table of pilot data finds them (--from TABLE), motet check tells what to expect.")
+    _show_next(file, study)
+
+
+def _show_next(file: Path, study: Study, data: Path | None = None) -> None:
+    by_example, by_release = ("inputs, limits and budget", "the model") if study.private else ("inputs", "the policy")
+    show(f"Review it: the first example fixes {by_example}, the first release {by_release}.")
+    show(f"Then: motet serve {_quoted(file)}")
+    if data is not None:
+        show(f"Or, with the rows of the table in it: motet serve {_quoted(file)} --data {_quoted(data)}")

@@ -22,6 +22,7 @@ from motet.files import new_file
 from motet.text import count, iso_time, printable, utc
 
 if TYPE_CHECKING:
+    from motet.server.serve import Ready
     from motet.store.recompute import Check
     from motet.store.restore import Restoration
 
@@ -39,6 +40,16 @@ def serve(
     ] = None,
     certfile: Annotated[Path | None, typer.Option(help="A certificate in PEM, for TLS.")] = None,
     keyfile: Annotated[Path | None, typer.Option(help="Its private key, without a password.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="A table of your own: its clients are enrolled and its rows stored first. Stored rows change nothing."
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="Where to write their tokens, a new file; by default STUDY-tokens.csv.", metavar="FILE"),
+    ] = None,
     log_format: Annotated[
         Literal["plain", "json"] | None,
         typer.Option(envvar="MOTET_LOG_FORMAT", help="By default plain lines at a terminal, otherwise JSON."),
@@ -47,7 +58,11 @@ def serve(
         Literal["debug", "info", "warning", "error"], typer.Option(help="Log messages from this level on.")
     ] = "info",
 ) -> None:
-    """Serve a study until Ctrl-C or a signal stops it."""
+    """Serve a study until Ctrl-C or a signal stops it.
+
+    With --data the study begins with a table, and its first release comes at once: the way from a table to served
+    predictions if one party has all rows. Clients who send their own rows need no --data.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
@@ -61,6 +76,8 @@ def serve(
         keyfile=keyfile,
         log_format="plain" if plain else "json",
         log_level=log_level,
+        data=data,
+        tokens=tokens,
         show_token=_show_token,
         show_ready=_show_ready,
     )
@@ -71,13 +88,17 @@ def _show_token(token: str) -> None:
     sys.stdout.flush()
 
 
-def _show_ready(name: str, address: str, token: str | None) -> None:
-    """Where to look and what to do next; ``token`` is the operator's if it is new."""
-    lines = [f"{name} is served at {address} (Ctrl-C stops it)."]
-    if token is not None:
-        commands = [f"export MOTET_OPERATOR_TOKEN={token}", "motet enroll ann bob --out tokens.csv"]
-        if address != LOCAL:
-            commands.insert(0, f"export MOTET_URL={address}")
+def _show_ready(ready: Ready) -> None:
+    """Where to look and what to do next."""
+    lines = [f"{ready.name} is served at {ready.address} (Ctrl-C stops it).", *filter(None, [ready.not_fixed])]
+    commands = [f"export MOTET_OPERATOR_TOKEN={ready.new_token}"] if ready.new_token is not None else []
+    if ready.loaded is not None:
+        commands.append(f"motet predict INPUTS.csv --tokens {shlex.quote(str(ready.loaded.tokens))}")
+    elif ready.new_token is not None:
+        commands.append("motet enroll ann bob --out tokens.csv")
+    if commands and ready.address != LOCAL:
+        commands.insert(0, f"export MOTET_URL={ready.address}")
+    if commands:
         lines += ["Next, in another terminal:", *(f"  {command}" for command in commands)]
     sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
     sys.stderr.flush()
@@ -183,6 +204,8 @@ def backup(
         show({"file": str(file), "bytes": file.stat().st_size, **made.model_dump(), "made": iso_time(made.made)})
         return
     show(f"{file}: the study as of {utc(made.made)}, {_released(made.version)}; only you can read it.")
+    if not made.version:
+        show("From the first backup on policy and budget are fixed: what may be released since is counted by them.")
     show("It keeps what clients remove from now on: delete it when you have a newer one.")
 
 

@@ -9,22 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from motet.cli.connect import client_token, current_release, release_at, server_at
+from motet.cli.connect import await_first_release, client_token, current_release, layout_at, release_at, server_at
 from motet.cli.terminal import (
     LOCAL,
     AsJson,
+    ClientColumn,
     Force,
-    OfClient,
+    NameColumn,
+    Only,
+    SkipMissing,
+    TargetColumn,
     Tokens,
     Url,
+    check_plot,
+    note,
     progress_bar,
     show,
 )
-from motet.errors import InvalidData
+from motet.errors import InvalidData, NotReleased
 from motet.files import check_new
-from motet.text import count, first_few, printable
+from motet.text import count, first_few
 
 if TYPE_CHECKING:
+    from motet.client.layout import Layout
     from motet.client.predictions import Predictions, Query
 
 
@@ -36,8 +43,11 @@ def predict(
     own: Annotated[
         Path | None, typer.Option(help="A table of private examples, none of which was ever sent: they stay here.")
     ] = None,
-    client: OfClient = None,
-    each: Annotated[bool, typer.Option("--each", help="Every client of --own, by its column client.")] = False,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    only: Only = None,
+    each: Annotated[bool, typer.Option("--each", help="Every client of --own, by its column of clients.")] = False,
     average: Annotated[
         bool, typer.Option("--average", help="The average of all clients, instead of one client's function.")
     ] = False,
@@ -46,7 +56,12 @@ def predict(
         str | None,
         typer.Option(help="A release's file, to work offline; with --own or --average.", metavar="FILE"),
     ] = None,
+    skip_missing: SkipMissing = False,
     out: Annotated[Path | None, typer.Option(help="A CSV file to write; by default predictions are printed.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="A picture to write, PNG, SVG or PDF: curves, the best items, or all rows, with 90 % bands."),
+    ] = None,
     force: Force = False,
     top: Annotated[
         int | None, typer.Option(min=1, help="Only so many items: the best that the client has not rated.")
@@ -60,91 +75,144 @@ def predict(
     """Predict for one client, with standard deviations. From the examples it has sent, or, with --own, from a local
     file that is never sent.
 
-    With --own and --each, or with --tokens, many clients are predicted, and the first column is client: each at all
-    INPUTS, or at its own rows if INPUTS has a column client. A client without examples is predicted as a new one: the
-    average, with the full uncertainty.
+    With --own and --each, or with --tokens, many clients are predicted, and their column is the first: each at all
+    INPUTS, or at its own rows if INPUTS has a column of clients. A client without examples is predicted as a new one:
+    the average, with the full uncertainty. Rows outside the bounds of the study are warned of.
     """
-    _check_options(own, client, each, average, tokens, release)
-    _check_out(out, force=force)
+    _check_options(own, only, each, average, tokens, release)
+    _check_files(out, plot, force=force)
     from motet.client import predictions
 
-    if tokens is not None:
-        query = _query_of_site(tokens, inputs, url)
-    elif own is None and not average:
-        with server_at(url, client_token()) as server:
-            query = predictions.from_sent(server, inputs)
-    else:
-        disclosed = current_release(url) if release is None else release_at(release)
+    mine = client_token() if own is None and tokens is None and not average else ""
+
+    def ask() -> Query:
+        disclosed = None
+        if own is not None or average:
+            disclosed = current_release(url) if release is None else release_at(release)
+        layout = layout_at(url if release is None else release, disclosed).changed(
+            client=client, target=target, name=name, skip_missing=skip_missing
+        )
+        if tokens is not None:
+            return _query_of_site(tokens, inputs, layout, url)
+        if disclosed is None:
+            with server_at(url, mine) as server:
+                return predictions.from_sent(server, inputs, layout)
         if own is None:
-            query = predictions.from_average(disclosed, inputs)
-        elif each:
-            query = predictions.from_clients(disclosed, own, inputs)
-        else:
-            query = predictions.from_examples(disclosed, own, inputs, client)
+            return predictions.from_average(disclosed, inputs, layout)
+        if each:
+            return predictions.from_clients(disclosed, own, inputs, layout)
+        return predictions.from_examples(disclosed, own, inputs, layout, only)
+
+    try:
+        query = ask()
+    except NotReleased:
+        if not await_first_release(url):
+            raise
+        query = ask()
+    about = _notes(query, as_json)
     with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
         predicted = predictions.predict(query, advance, top=top, observation=observation)
-    _show(predicted, out, as_json)
+    if top is not None and (rated := len(query.rows) - len({one.client for one in predicted.predictions})):
+        who = f"{rated} of {count(len(query.rows), 'client')} rated" if query.file else "the client rated"
+        note(f"{who} every item already, so none is left for --top", as_json=as_json)
+    if plot is not None:
+        from motet.plots.predictions import save
+
+        save(predicted, plot, observation=observation)
+        about["plot"] = str(plot)
+    _show(predicted, out, about, as_json)
 
 
 def _check_options(
-    own: Path | None, client: str | None, each: bool, average: bool, tokens: Path | None, release: str | None
+    own: Path | None, only: str | None, each: bool, average: bool, tokens: Path | None, release: str | None
 ) -> None:
     """Raise if options contradict each other."""
-    if average and (own or client or each or tokens):
-        raise InvalidData("--average is not of any client: leave out --own, --client, --each and --tokens")
+    if average and (own or only or each or tokens):
+        raise InvalidData("--average is not of any client: leave out --own, --only, --each and --tokens")
     if own is not None and tokens is not None:
         raise InvalidData("expected --own (examples that stay here) or --tokens (examples that were sent), got both")
-    if own is None and client is not None:
-        raise InvalidData("--client chooses rows of private examples: give it with --own FILE")
+    if own is None and only is not None:
+        raise InvalidData("--only chooses rows of private examples: give it with --own FILE")
     if own is None and release is not None and not average:
         raise InvalidData("--release is for private examples and for the average: give it with --own FILE or --average")
-    if each and client is not None:
-        raise InvalidData("expected --client NAME, for one of them, or --each, for all, got both")
+    if each and only is not None:
+        raise InvalidData("expected --only NAME, for one of them, or --each, for all, got both")
     if each and own is None and tokens is None:
         raise InvalidData("--each is for a table of several clients: give it with --own FILE, or give --tokens FILE")
 
 
-def _check_out(out: Path | None, *, force: bool) -> None:
-    if out is None:
-        return
-    if out.suffix.lower() not in (".csv", ".txt", ""):
+def _check_files(out: Path | None, plot: Path | None, *, force: bool) -> None:
+    """Before the work, so that none is lost."""
+    if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
         raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
-    check_new(out, force=force)
+    if out is not None:
+        check_new(out, force=force)
+    check_plot(plot, force=force)
+    if plot is not None:
+        import matplotlib.figure  # noqa: F401  # raises if it is not installed
 
 
-def _query_of_site(tokens: Path, inputs: Path | None, url: str) -> Query:
+def _query_of_site(tokens: Path, inputs: Path | None, layout: Layout, url: str) -> Query:
     from motet.client import predictions, tables
     from motet.client.site import Site
 
     site_tokens = tables.read_tokens(tokens)
     bar = progress_bar(Console(stderr=True), "clients", len(site_tokens), "Fetching")
     with server_at(url, "") as server, bar as advance:
-        return predictions.from_site(Site(server, site_tokens, tokens.name), inputs, advance)
+        return predictions.from_site(Site(server, site_tokens, tokens.name), inputs, layout, advance)
 
 
-def _show(predicted: Predictions, out: Path | None, as_json: bool) -> None:
-    """Predictions in a file and a line about it, or all predictions here."""
-    query = predicted.query
+def _notes(query: Query, as_json: bool) -> dict[str, Any]:
+    """What to know of a query, for JSON; and the same in lines on standard error."""
+    from motet.client.bounds import outside_bounds, outside_limits
+
+    inputs, own = query.inputs, list(query.own.values())
+    tables = [inputs.table, *(one.table for one in own[:1])]
     about: dict[str, Any] = {"release": query.version}
     if query.file:
         about |= {"clients": len(query.rows), "new": query.new_clients}
-    if query.new_clients and not as_json:
-        _note_new_clients(query)
+    if query.new_clients:
+        note(_about_new_clients(query), as_json=as_json)
+    if own and (unused := own[0].layout.unused(own[0].table)):
+        note(f"{own[0].table.file}: not used: {', '.join(unused)}", as_json=as_json)
+    if inputs.layout.skip_missing:
+        about["rows_left_out"] = sum(table.left_out for table in tables)
+    for table in tables:
+        if table.left_out:
+            note(f"{table.file}: {count(table.left_out, 'row')} with missing values left out", as_json=as_json)
+    for key, (number, line) in (
+        ("outside_bounds", outside_bounds(inputs)),
+        ("outside_limits", outside_limits(own) if own else (0, "")),
+    ):
+        if number:
+            about[key] = number
+            note(line, as_json=as_json)
+    return about
+
+
+def _about_new_clients(query: Query) -> str:
+    """Some of them may be misspelled names of others."""
+    new = query.new_clients
+    what = "the average with the full uncertainty"
+    if not query.file:
+        return f"no examples: predicted as a new client, {what}"
+    few = f"{len(new)} of {count(len(query.rows), 'client')} not in {query.file} ({first_few(new)})"
+    return f"{few}: predicted as new clients, {what}"
+
+
+def _show(predicted: Predictions, out: Path | None, about: dict[str, Any], as_json: bool) -> None:
+    """Predictions in a file or a picture and a line about it, or all predictions here."""
+    query, number = predicted.query, len(predicted.predictions)
     if out is not None:
         with out.open("w", encoding="utf-8", newline="") as file:
             predicted.write(file)
-        number, clients = count(len(predicted.predictions), "prediction"), count(len(query.rows), "client")
-        text = f"{number}{f' for {clients}' if query.file else ''}, with release {query.version}, in {out}."
-        show({**about, "count": len(predicted.predictions), "out": str(out)} if as_json else text)
+        about |= {"count": number, "out": str(out)}
     elif as_json:
-        show({**about, "predictions": predicted.to_list()})
-    else:
+        about["predictions"] = predicted.to_list()
+    elif "plot" not in about:
         predicted.write(sys.stdout)
-
-
-def _note_new_clients(query: Query) -> None:
-    """On standard error: some of the new clients may be misspelled names of others."""
-    new = query.new_clients
-    line = f"{len(new)} of {count(len(query.rows), 'client')} not in {query.file} ({first_few(new)}): predicted as new "
-    line += "clients, the average with the full uncertainty."
-    sys.stderr.write(f"{printable(line)}\n")
+        return
+    clients = f" for {count(len(query.rows), 'client')}" if query.file else ""
+    places = [f"in {out}"] * (out is not None) + [f"drawn in {about.get('plot')}"] * ("plot" in about)
+    text = f"{count(number, 'prediction')}{clients}, with release {query.version}, {' and '.join(places)}."
+    show(about if as_json else text)

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.errors import InvalidData, NotAllowed, Unauthorized
+from motet.files import check_new
 from motet.text import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; an error is JSON too.")]
@@ -27,15 +28,32 @@ Url = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking; needed if there is no terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")]
-OfClient = Annotated[
+Only = Annotated[
     str | None,
-    typer.Option(help="Only this client's rows, if the table has a column client.", metavar="NAME"),
+    typer.Option(help="Only this client's rows, if the table has several.", metavar="NAME"),
+]
+ClientColumn = Annotated[
+    str | None,
+    typer.Option("--client", help="The table's column of clients; by default the study's, client.", metavar="COLUMN"),
+]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option("--target", help="The table's column of outputs; by default the study's, y.", metavar="COLUMN"),
+]
+NameColumn = Annotated[
+    str | None,
+    typer.Option("--name", help="The table's column of names in the catalogue; by default name.", metavar="COLUMN"),
+]
+SkipMissing = Annotated[
+    bool,
+    typer.Option("--skip-missing", help="Leave out rows that lack an input, an output or a client, and count them."),
 ]
 Tokens = Annotated[
     Path | None,
     typer.Option(help="For many clients: a table of their names and tokens, as enroll --out writes it."),
 ]
 LOCAL = "http://127.0.0.1:8000"
+PICTURES = (".png", ".svg", ".pdf")
 MAX_TABLE_COLUMNS = 10_000  # of letters
 ASCII = {"ε": "epsilon", "δ": "delta", "α": "alpha", "λ": "lambda", "σ": "sigma", "²": "2", "³": "3", "±": "+/-"} | {
     "×": "x", "·": "*", "…": "...", "–": "-", "—": "-", "→": "->", "≤": "<=", "≥": ">=", "━": "-", "│": "|", "●": "*"
@@ -55,6 +73,17 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     characters = error.object[error.start : error.end]
     return "".join(ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in characters), error.end
+
+
+def check_plot(plot: Path | None, *, force: bool) -> None:
+    """Refuse a picture that could not be written; before the work, so that none is lost."""
+    if plot is None:
+        return
+    if plot.suffix.lower() not in PICTURES:
+        raise InvalidData(f"a picture is PNG, SVG or PDF: give --plot a name such as curves.png, not {plot}")
+    import matplotlib  # noqa: F401  # may be missing
+
+    check_new(plot, force=force)
 
 
 @contextmanager
@@ -90,6 +119,12 @@ def confirm(question: str, *, yes: bool) -> None:
 def show(text: dict[str, Any] | str) -> None:
     """Print a line, or an object as JSON."""
     sys.stdout.write(f"{printable(text) if isinstance(text, str) else json.dumps(text, default=str)}\n")
+
+
+def note(text: str, *, as_json: bool) -> None:
+    """A line on standard error that is no error; left out for programs."""
+    if not as_json:
+        sys.stderr.write(f"motet: {printable(text)}\n")
 
 
 def later(erased: bool) -> str:

@@ -182,7 +182,10 @@ class Client:
     # --- a client ---
 
     def send(self, x: Any, y: float, noise: float = 1.0, id: str | None = None) -> Sent:
-        """One example: ``x`` is a catalogue's name or a list of numbers; with an ``id`` the call may be repeated."""
+        """One example; with an ``id`` the call may be repeated.
+
+        ``x`` is a catalogue's name, a mapping from the study's columns to cells, or a list of numbers.
+        """
         return self.send_many([x], [y], [noise], None if id is None else [id])
 
     def send_many(
@@ -195,7 +198,10 @@ class Client:
         chunk: int = EXAMPLES_PER_REQUEST,
         progress: Callable[[int, int], object] | None = None,
     ) -> Sent:
-        """Many examples, at most ``chunk`` in a request, which is stored whole or not at all; see ``send`` for ids."""
+        """Many examples, at most ``chunk`` in a request, which is stored whole or not at all; see ``send``.
+
+        Inputs by name are a data frame, a mapping of columns, or a list of mappings. An array has rows of numbers.
+        """
         if chunk < 1:
             raise InvalidData(f"chunk must be a positive number of examples, got {chunk!r}")
         examples = examples_to_list(X, y, noise, ids)
@@ -296,6 +302,10 @@ class Client:
         """All clients: id, name, how many examples, and whether the token is revoked."""
         return list(self._server.pages("/v1/clients", "clients"))
 
+    def figures(self) -> dict[str, Any]:
+        """For the operator: how many clients have how many examples, and the share that the clip shortens."""
+        return dict(self._server.request_json("GET", "/v1/clients/figures"))
+
     def revoke(self, id: str) -> None:
         """Make the client's token invalid; its examples stay."""
         self._server.request("DELETE", f"/v1/clients/{_path_part(id)}")
@@ -313,6 +323,15 @@ class Client:
         """Ask for a release, if the policy allows it; returns its version."""
         body = self._server.request_json("POST", "/v1/releases", once=True, timeout=RELEASE_TIMEOUT)
         return field_of(body, "version", int)
+
+    def release_history(self) -> dict[str, Any]:
+        """``releases``, newest first, with their times, noise and ε spent; ``next``, what the next one would have."""
+        body = self._server.request_json("GET", "/v1/releases")
+        return {"releases": field_of(body, "releases", list), "next": field_of(body, "next", dict)}
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The last requests that the server refused, newest first: time, method, route and status."""
+        return field_of(self._server.request_json("GET", "/v1/refusals"), "refusals", list)
 
 
 def _in_requests(n: int, size: int, request: Callable[[int, int], T]) -> Iterator[T]:

@@ -6,7 +6,7 @@ A query holds what is asked for: clients, each with what it is predicted from, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,6 +15,7 @@ import numpy as np
 from motet.arrays import Array, outputs, slices
 from motet.client import tables
 from motet.client.client import Client
+from motet.client.layout import Layout
 from motet.client.site import Site, check_owner
 from motet.client.tables import Examples, Inputs
 from motet.errors import InvalidData
@@ -24,7 +25,7 @@ from motet.release import clients as release_clients
 from motet.release.clients import ClientData
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
-from motet.text import count
+from motet.text import count, first_few
 
 INPUTS_PER_STEP = 2000  # that are predicted at once, to bound the memory
 THE_CLIENT = ""  # the name of the only client
@@ -63,6 +64,7 @@ class Query:
     rows: Mapping[str, Sequence[int]]  # for each client
     file: str = ""  # the table of the clients, if there are many
     average: bool = False
+    own: Mapping[str, Examples] = field(default_factory=dict)  # examples that stay here, by client
 
     @property
     def new_clients(self) -> list[str]:
@@ -92,7 +94,8 @@ class Predictions:
     def table(self) -> Table:
         """With the clients in the first column, if there are many."""
         if self.query.file:
-            return tables.for_clients(self.query.inputs.table, ((one.client, one.row) for one in self.predictions))
+            rows = ((one.client, one.row) for one in self.predictions)
+            return tables.for_clients(self.query.inputs.table, rows, self.query.inputs.layout.client)
         return self.query.inputs.table.only(one.row for one in self.predictions)
 
     @property
@@ -115,18 +118,18 @@ class Predictions:
 # --- queries ---
 
 
-def from_sent(server: Client, path: Path | None) -> Query:
+def from_sent(server: Client, path: Path | None, layout: Layout) -> Query:
     """One client, from the examples that it sent; at the inputs of a table, or at the whole catalogue."""
     release, coefficients = server.coefficients()
-    inputs = read_inputs(release, path)
-    check_owner(server, inputs.table)
+    inputs = read_inputs(path, layout)
+    check_owner(server, inputs)
     return Query(release, inputs, {THE_CLIENT: Source(release, coefficients)}, {THE_CLIENT: range(len(inputs.X))})
 
 
-def from_site(site: Site, path: Path | None, advance: Callable[[], object]) -> Query:
+def from_site(site: Site, path: Path | None, layout: Layout, advance: Callable[[], object]) -> Query:
     """Many clients, from the examples that they sent."""
     release = site.disclosed()
-    inputs = read_inputs(release, path)
+    inputs = read_inputs(path, layout)
     rows = client_rows(inputs, site.clients)
     clients = [client for client in rows if client in site.clients]
     coefficients = site.coefficients(clients, advance)
@@ -134,50 +137,55 @@ def from_site(site: Site, path: Path | None, advance: Callable[[], object]) -> Q
     return Query(release, inputs, sources, rows, site.file)
 
 
-def from_examples(release: Disclosed, own: Path, path: Path | None, client: str | None = None) -> Query:
-    """One client, from a table of private examples; ``client`` is its name, needed if the table has several."""
-    inputs = read_inputs(release, path, client)
-    examples = tables.read_examples(own, release.model.catalogue, release.dimension, client)
-    return Query(release, inputs, private_sources(release, {THE_CLIENT: examples}), {THE_CLIENT: range(len(inputs.X))})
+def from_examples(release: Disclosed, own: Path, path: Path | None, layout: Layout, only: str | None = None) -> Query:
+    """One client, from a table of private examples; ``only`` is its name, needed if the table has several."""
+    inputs = read_inputs(path, layout, only)
+    examples = tables.read_examples(own, layout, only, may_be_empty=True)
+    sources = private_sources(release, {THE_CLIENT: examples})
+    return Query(release, inputs, sources, {THE_CLIENT: range(len(inputs.X))}, own={THE_CLIENT: examples})
 
 
-def from_clients(release: Disclosed, own: Path, path: Path | None) -> Query:
+def from_clients(release: Disclosed, own: Path, path: Path | None, layout: Layout) -> Query:
     """Every client of a table of private examples."""
-    inputs = read_inputs(release, path)
-    examples = tables.read_clients(own, release.model.catalogue, release.dimension)
-    return Query(release, inputs, private_sources(release, examples), client_rows(inputs, examples), own.name)
+    inputs = read_inputs(path, layout)
+    examples = tables.read_clients(own, layout, may_be_empty=True)
+    rows = client_rows(inputs, examples)
+    return Query(release, inputs, private_sources(release, examples), rows, own.name, own=examples)
 
 
-def from_average(release: Disclosed, path: Path | None) -> Query:
+def from_average(release: Disclosed, path: Path | None, layout: Layout) -> Query:
     """The average function of all clients, with the uncertainty of the average alone."""
-    inputs = read_inputs(release, path)
+    inputs = read_inputs(path, layout)
     return Query(release, inputs, {}, {THE_CLIENT: range(len(inputs.X))}, average=True)
 
 
 def private_sources(release: Disclosed, examples: Mapping[str, Examples]) -> dict[str, Source]:
-    """Clients whose examples stay here."""
+    """Clients whose examples stay here; one without any is new."""
     sources = {}
     for client, one in examples.items():
+        if not one.X:
+            continue
         X = release.rows(one.X)
         sources[client] = Source(release, Task.of(X, *outputs(one.y, one.noise, len(X))))
     return sources
 
 
 def client_rows(inputs: Inputs, clients: Iterable[str]) -> dict[str, Sequence[int]]:
-    """The rows at which each client is predicted: its own if the table has a column client, else all."""
-    if "client" in inputs.table.columns:
-        return dict(inputs.table.groups("client"))
+    """The rows at which each client is predicted: its own if the table has a column of clients, else all."""
+    if inputs.layout.client in inputs.table.columns:
+        return dict(inputs.table.groups(inputs.layout.client))
     return dict.fromkeys(clients, range(len(inputs.X)))
 
 
-def read_inputs(release: Disclosed, path: Path | None, client: str | None = None) -> Inputs:
+def read_inputs(path: Path | None, layout: Layout, only: str | None = None) -> Inputs:
     """The inputs of a table, or without one the whole catalogue."""
-    catalogue, dimension = release.model.catalogue, release.dimension
     if path is not None:
-        return tables.read_inputs(path, catalogue, dimension, client)
-    if catalogue is not None:
-        return tables.catalogue_inputs(catalogue)
-    expected = f"a table with {count(dimension, 'column')} of numbers to predict at"
+        return tables.read_inputs(path, layout, only)
+    if layout.catalogue is not None:
+        return tables.catalogue_inputs(layout)
+    names = f" ({first_few(layout.columns.names)})" if layout.columns is not None else ""
+    number = len(layout.columns) if layout.columns is not None else layout.dimension or 1
+    expected = f"a table with {count(number, 'column')}{names or ' of numbers'} to predict at"
     raise InvalidData(f"expected {expected}, got none, and this study has no catalogue: give INPUTS")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from motet.client.client import Client, Enrolled, Sent
 from motet.client.payload import examples_to_list
 from motet.client.responses import ExamplePlace
-from motet.client.tables import Examples
+from motet.client.tables import Examples, Inputs
 from motet.errors import (
     EmptyData,
     Forbidden,
@@ -27,7 +27,6 @@ from motet.errors import (
     UnknownExample,
     Unreachable,
 )
-from motet.files import Table
 from motet.text import count, first_few, tally
 
 if TYPE_CHECKING:
@@ -73,16 +72,17 @@ def _check_names(operator: Client, names: Sequence[str]) -> None:
 # --- the examples of a table, under one token ---
 
 
-def check_owner(me: Client, table: Table) -> None:
-    """Raises if a table's column client names another client than the one whose token this is."""
-    if "client" not in table.columns:
+def check_owner(me: Client, rows_of: Inputs) -> None:
+    """Raises if a table's column of clients names another than the one whose token this is."""
+    table, column = rows_of.table, rows_of.layout.client
+    if column not in table.columns:
         return
     about = me.me()
-    for client, rows in table.groups("client").items():
+    for client, rows in table.groups(column).items():
         if client not in (about.get("name"), about.get("id")):
             expected = f"expected {about.get('name')!r}, whose token this is, got {client!r:.60}"
             advice = "use each client's own token (--tokens), or correct the table"
-            raise table.refusal(rows[0], "client", f"{expected}, so nothing was done: {advice}")
+            raise table.refusal(rows[0], column, f"{expected}, so nothing was done: {advice}")
 
 
 def send(
@@ -108,7 +108,7 @@ def send(
         note = _done(examples, stored, client, done_clients, "are stored, and sending them again changes nothing")
         if not note and client and not isinstance(error, (Unreachable, ServerError)):
             note = "; nothing was stored"
-        raise _named(error, examples, ExamplePlace.parse(error.where), client, note) from None
+        raise located(error, examples, ExamplePlace.parse(error.where), client, note) from None
     return total
 
 
@@ -139,7 +139,7 @@ def replace(
         except MotetError as error:
             place = ExamplePlace(k, (error.where or "").removeprefix("body."))
             note = _done(examples, k, client, done_clients, "are replaced, and replacing them again changes nothing")
-            raise _named(error, examples, place, client, note) from None
+            raise located(error, examples, place, client, note) from None
         advance(1)
     return Removal(len(examples.ids), [], erased)
 
@@ -164,12 +164,11 @@ def remove_rows(me: Client, examples: Examples, advance: Callable[[int], object]
     return remove(me, examples.ids, advance)
 
 
-def _named(error: MotetError, examples: Examples, place: ExamplePlace | None, client: str, note: str) -> MotetError:
+def located(error: MotetError, examples: Examples, place: ExamplePlace | None, client: str, note: str) -> MotetError:
     """The error with file, row and column of its example, the client if there are several, and a note."""
     where = None
     if place is not None and place.example < len(examples.X):
-        columns = {f"x.{k}": column for k, column in enumerate(examples.columns)} | {"y": "y", "noise": "noise"}
-        where = examples.table.place(place.example, columns.get(place.field))
+        where = examples.table.place(place.example, examples.column(place.field))
     subject = ", ".join(filter(None, [where, client and f"client {client}"]))
     return type(error)((f"{subject}: {error}" if subject else str(error)) + note, where=where)
 

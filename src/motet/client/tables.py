@@ -1,7 +1,6 @@
-"""Tables of examples, of inputs and of predictions, as a client has them.
+"""Tables of examples, of inputs and of predictions, as a client has them; a ``Layout`` says what their columns are.
 
-The columns are ``name`` in a study with a catalogue, else the inputs' numbers in their order; ``y``; and optionally
-``noise``, ``id`` and ``client``. An error names file, row and column.
+An error names file, row and column. A row without an id gets one from its content, so a table may be sent again.
 """
 
 from __future__ import annotations
@@ -15,25 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from motet.client.layout import ID, NOISE, Layout
 from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
 from motet.files import Table, cell_number, lines, read
 from motet.model.catalogue import Catalogue
-from motet.text import count, first_few
+from motet.model.columns import Columns
+from motet.text import first_few
 
-RESERVED = ("client", "id", "y", "noise")  # columns that are not inputs
 PREDICTED = ("mean", "std")
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
     table: Table
-    X: list[Any]  # names, or lists of numbers
+    X: list[Any]  # names, lists of numbers, or cells by column
+    layout: Layout
 
     @property
-    def columns(self) -> list[str]:
-        """The columns of the inputs' numbers; none if inputs are names."""
-        return [] if any(isinstance(x, str) for x in self.X) else input_columns(self.table)
+    def numeric(self) -> list[str]:
+        """The columns of the inputs whose cells are numbers."""
+        if self.layout.columns is not None:
+            return [column.name for column in self.layout.columns if column.is_numeric]
+        return [] if self.layout.catalogue is not None else self.layout.inputs(self.table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,125 +51,155 @@ class Examples(Inputs):
     def triples(self) -> tuple[list[Any], list[float], list[float]]:
         return self.X, self.y, self.noise
 
-
-def input_columns(table: Table) -> list[str]:
-    return [column for column in table.columns if column not in RESERVED]
+    def column(self, field: str) -> str | None:
+        """The column of a field of an example: of "x.0", "x.hours", "y" or "noise"."""
+        kind, _, part = field.partition(".")
+        columns = self.layout.inputs(self.table)
+        if kind == "x" and self.layout.columns is None and part.isdecimal():
+            return columns[int(part)] if int(part) < len(columns) else None
+        return part if kind == "x" and part in columns else {"y": self.layout.target, NOISE: NOISE}.get(field)
 
 
 # --- reading ---
 
 
-def read_examples(
-    path: Path, catalogue: Catalogue | None, dimension: int | None = None, client: str | None = None
-) -> Examples:
-    """Examples of one client; ``client`` is its name, needed if the table has several."""
-    table = read(path)
-    if client is not None or "client" in table.columns:
-        table = table.only(_rows_of(table, client))
-    return _examples(table, catalogue, dimension)
+def read_examples(path: Path, layout: Layout, only: str | None = None, *, may_be_empty: bool = False) -> Examples:
+    """Examples of one client; ``only`` is its name, needed if the table has several."""
+    table = read(path, may_be_empty=may_be_empty)
+    layout = layout.of_table(table)
+    if only is not None or layout.client_is_given or (layout.client in table.columns and table.rows):
+        table = _of_client(table, layout, only)
+    table = _complete(table, layout, layout.needed(table, target=True), may_be_empty=may_be_empty)
+    return _examples(table, layout)
 
 
-def read_clients(path: Path, catalogue: Catalogue | None, dimension: int | None = None) -> dict[str, Examples]:
+def read_clients(path: Path, layout: Layout, *, may_be_empty: bool = False) -> dict[str, Examples]:
     """Examples of every client of a table."""
-    table = read(path)
-    table.require("client")
-    clients = table.groups("client")
-    return {client: _examples(table.only(rows), catalogue, dimension) for client, rows in clients.items()}
+    table = read(path, may_be_empty=may_be_empty)
+    layout = layout.of_table(table)
+    table = _complete(table, layout, layout.needed(table, client=True, target=True), may_be_empty=may_be_empty)
+    return {client: _examples(table.only(rows), layout) for client, rows in table.groups(layout.client).items()}
 
 
 def read_tokens(path: Path) -> dict[str, str]:
     """Tokens by their clients' names; no error shows a cell that may be a token."""
     table = read(path)
-    names = "client" if "client" in table.columns else "name"
-    if not {names, "token"} <= set(table.columns):
-        raise InvalidData(f"{table.file}: expected the columns name and token, as motet enroll --out writes them")
-    return dict(zip(table.names(names), table.texts("token")))
+    clients = "client" if "client" in table.columns else "name"
+    if not {clients, "token"} <= set(table.columns):
+        raise InvalidData(f"{table.file}: expected the columns client and token, as motet enroll --out writes them")
+    return dict(zip(table.names(clients), table.texts("token")))
 
 
-def read_names(path: Path) -> list[str]:
-    """Clients' names: each client of a column ``client``, a column ``name``, or the lines of a file *.txt."""
+def read_names(path: Path, columns: Sequence[str] = ("client", "name")) -> list[str]:
+    """Clients' names: each client of the first of these columns that a table has, or the lines of a file *.txt."""
     if path.suffix.lower() == ".txt":
         return lines(path)
     table = read(path)
-    return list(table.groups("client")) if "client" in table.columns else table.texts("name")
+    layout = Layout(client=next((column for column in columns if column in table.columns), columns[0]))
+    layout.require_client(table)
+    return list(table.groups(layout.client))
 
 
-def read_inputs(
-    path: Path, catalogue: Catalogue | None, dimension: int | None = None, client: str | None = None
-) -> Inputs:
-    """Inputs to predict at, all or those of a ``client``; the table may have other columns."""
+def read_inputs(path: Path, layout: Layout, only: str | None = None) -> Inputs:
+    """Inputs to predict at, all or those of a client; the table may have other columns."""
     table = read(path)
-    if client is not None and "client" in table.columns:
-        table = table.only(_rows_of(table, client))
+    layout = layout.of_table(table)
+    if only is not None and layout.client in table.columns:
+        table = _of_client(table, layout, only)
     for column in PREDICTED:
         if column in table.columns:
             raise InvalidData(f"{table.file}: it has a column {column!r} already; leave it out, or rename it")
-    return Inputs(table, _inputs(table, catalogue, dimension))
+    table = _complete(table, layout, layout.needed(table, client=layout.client in table.columns))
+    return Inputs(table, cells_of_inputs(table, layout), layout)
 
 
-def catalogue_inputs(catalogue: Catalogue) -> Inputs:
-    """All items of a catalogue, as a table."""
-    names = list(catalogue.names)
-    return Inputs(Table("the catalogue", ["name"], [[name] for name in names], list(range(1, len(names) + 1))), names)
+def catalogue_inputs(layout: Layout) -> Inputs:
+    """All items of the study's catalogue, as a table."""
+    assert layout.catalogue is not None
+    names = list(layout.catalogue.names)
+    table = Table("the catalogue", [layout.name], [[name] for name in names], list(range(1, len(names) + 1)))
+    return Inputs(table, names, layout)
 
 
-def _rows_of(table: Table, client: str | None) -> list[int]:
-    """The rows of a client; without a name all rows, if they are of one client."""
-    clients = table.groups("client")
-    if client is None and len(clients) > 1:
-        choose = "choose one, --client NAME, or all of them: send with --tokens, predict with --each"
+def _of_client(table: Table, layout: Layout, only: str | None) -> Table:
+    """The rows of one client; of the only one, if no name is given."""
+    layout.require_client(table)
+    table = layout.complete(table, [layout.client])
+    clients = table.groups(layout.client)
+    if only is None and len(clients) > 1:
+        choose = "choose one, --only NAME; or all, with --each (predict) or --tokens (send)"
         raise InvalidData(f"{table.file} has {len(clients)} clients, {first_few(clients)}: {choose}")
-    if client is not None and client not in clients:
-        raise InvalidData(f"{table.file}: no row is of client {client!r}; expected one of {first_few(clients)}")
-    return next(iter(clients.values())) if client is None else clients[client]
+    if only is not None and only not in clients:
+        raise InvalidData(f"{table.file}: no row is of client {only!r}; expected one of {first_few(clients)}")
+    return table.only(next(iter(clients.values()), []) if only is None else clients[only])
 
 
-def _examples(table: Table, catalogue: Catalogue | None, dimension: int | None) -> Examples:
-    table.require(*(["y"] if catalogue is None else ["name", "y"]))
-    y, noise = table.floats("y"), table.floats("noise", default=1.0)
+def _complete(table: Table, layout: Layout, needed: list[str], *, may_be_empty: bool = False) -> Table:
+    """The rows that have a value in every needed column."""
+    complete = layout.complete(table, needed)
+    if not complete.rows and not may_be_empty:
+        raise InvalidData(f"{table.file}: every row has a missing value, so none is left")
+    return complete
+
+
+def _examples(table: Table, layout: Layout) -> Examples:
+    y, noise = table.floats(layout.target), table.floats(NOISE, default=1.0)
     for k, variance in enumerate(noise):
         if variance <= 0:
-            raise table.refusal(k, "noise", f"expected a variance above 0, got {variance:g}")
-    X = _inputs(table, catalogue, dimension)
-    return Examples(table, X, y, noise, _ids(table, X, y, noise))
+            raise table.refusal(k, NOISE, f"expected a variance above 0, got {variance:g}")
+    X = cells_of_inputs(table, layout)
+    return Examples(table, X, layout, y, noise, _ids(table, layout, X, y, noise))
 
 
-def _inputs(table: Table, catalogue: Catalogue | None, dimension: int | None) -> list[Any]:
-    if catalogue is not None:
-        return _names(table, catalogue)
-    columns = input_columns(table)
-    if not columns or (dimension is not None and len(columns) != dimension):
-        expected = "input columns" if dimension is None else count(dimension, "input column")
-        got = f"{len(columns)}: {', '.join(columns)}" if columns else "none"
-        raise InvalidData(f"{table.file}: expected {expected} beside {', '.join(RESERVED)}, got {got:.80}")
-    return [list(row) for row in zip(*(table.floats(column) for column in columns))]
+def cells_of_inputs(table: Table, layout: Layout) -> list[Any]:
+    """Every row's input: a name, cells by column, or numbers; an error names the row and the column."""
+    if layout.catalogue is not None:
+        return _names(table, layout.name, layout.catalogue)
+    if layout.columns is not None:
+        return _cells(table, layout.columns)
+    return [list(row) for row in zip(*(table.floats(column) for column in layout.inputs(table)))]
 
 
-def _names(table: Table, catalogue: Catalogue) -> list[str]:
-    names = table.texts("name")
+def _cells(table: Table, columns: Columns) -> list[dict[str, Any]]:
+    """Cells by column, in the columns' order and of one form, whatever the order and form in the table."""
+    read_columns = []
+    for column in columns:
+        cells = []
+        for k, cell in enumerate(table.cells(column.name)):
+            try:
+                cells.append(column.cell(column.number(cell)))
+            except InvalidData as error:
+                raise table.refusal(k, column.name, str(error)) from None
+        read_columns.append(cells)
+    return [dict(zip(columns.names, row)) for row in zip(*read_columns)]
+
+
+def _names(table: Table, column: str, catalogue: Catalogue) -> list[str]:
+    names = table.texts(column)
     for k, name in enumerate(names):
         if name not in catalogue:
             try:
                 catalogue.look_up([name])
             except UnknownName as error:
-                raise table.refusal(k, "name", str(error)) from None
+                raise table.refusal(k, column, str(error)) from None
     return names
 
 
-def _ids(table: Table, X: Sequence[Any], y: Sequence[float], noise: Sequence[float]) -> list[str]:
+def _ids(table: Table, layout: Layout, X: Sequence[Any], y: Sequence[float], noise: Sequence[float]) -> list[str]:
     """The same for the same rows, so that a table which is sent again changes nothing."""
+    own = [None] * len(table.rows) if layout.id is None else table.cells(layout.id)
     repeats = Counter[str]()
     rows: dict[str, int] = {}
-    for k, (cell, *content) in enumerate(zip(table.cells("id"), X, y, noise)):
+    for k, (cell, *content) in enumerate(zip(own, X, y, noise)):
         text = json.dumps(content)
         id = hashlib.sha256(f"{repeats[text]} {text}".encode()).hexdigest()[:16] if cell is None else str(cell)
         repeats[text] += 1
         try:
             check_id(id)
         except InvalidData as error:
-            raise table.refusal(k, "id", str(error)) from None
+            raise table.refusal(k, ID, str(error)) from None
         if id in rows:
-            raise table.refusal(k, "id", f"{id!r:.60} is in row {rows[id]} already; give each example its own, or none")
+            raise table.refusal(k, ID, f"{id!r:.60} is in row {rows[id]} already; give each example its own, or none")
         rows[id] = table.numbers[k]
     return list(rows)
 
@@ -174,11 +207,11 @@ def _ids(table: Table, X: Sequence[Any], y: Sequence[float], noise: Sequence[flo
 # --- writing predictions ---
 
 
-def for_clients(table: Table, rows: Iterable[tuple[str, int]]) -> Table:
+def for_clients(table: Table, rows: Iterable[tuple[str, int]], column: str = "client") -> Table:
     """Rows of a table by their place, each for a client, whose column comes first."""
-    places = [place for place, column in enumerate(table.columns) if column != "client"]
+    places = [place for place, name in enumerate(table.columns) if name != column]
     rows = list(rows)
-    columns = ["client", *(table.columns[place] for place in places)]
+    columns = [column, *(table.columns[place] for place in places)]
     cells = [[client, *(table.rows[k][place] for place in places)] for client, k in rows]
     return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
 
@@ -193,9 +226,9 @@ def write_predictions(out: TextIO, table: Table, mean: Iterable[float], std: Ite
 def predictions_to_list(
     inputs: Inputs, table: Table, mean: Iterable[float], std: Iterable[float]
 ) -> list[dict[str, Any]]:
-    """Rows of the inputs' table for programs: inputs, y and noise are numbers if the table has numbers there."""
+    """Rows of the inputs' table for programs: inputs, outputs and noise are numbers if the table has numbers there."""
     columns = [*table.columns, *PREDICTED]
-    numeric = [column in {*inputs.columns, "y", "noise"} for column in table.columns]
+    numeric = [column in {*inputs.numeric, inputs.layout.target, NOISE} for column in table.columns]
     rows = [[_number(cell) if number else cell for cell, number in zip(row, numeric)] for row in table.rows]
     return [dict(zip(columns, [*row, m, s])) for row, m, s in zip(rows, mean, std)]
 

@@ -18,6 +18,7 @@ from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFi
 from motet.kernels import check_dimension, number, on_columns
 from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
 from motet.model.catalogue import Catalogue
+from motet.model.columns import Columns
 from motet.model.spec import from_spec, to_spec
 
 BIASES = ("none", "constant", "linear")
@@ -28,8 +29,9 @@ class Model:
     """f_j(x) = average + shift, with kernel α K̄ + (1−α) K̃ʲ and a bias; noise variance σ²λw.
 
     ``common=None`` leaves the bias alone as the average: K = K̃ and α plays no part. With a ``catalogue`` inputs may
-    be names, and kernels that do not choose their columns read the items' features. A ``bias`` that is a list of column
-    numbers is a constant and slopes in those columns.
+    be names, and kernels that do not choose their columns read the items' features. With ``columns`` inputs may be
+    given by name: a data frame, or a list of mappings. A ``bias`` that is a list of column numbers is a constant and
+    slopes in those columns.
     """
 
     common: Kernel | None
@@ -40,6 +42,7 @@ class Model:
     basis: BasisSpec | None = None
     sigma2: float | None = None
     catalogue: Catalogue | None = None
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         for name in ("alpha", "lam", "sigma2") if self.sigma2 is not None else ("alpha", "lam"):
@@ -55,6 +58,8 @@ class Model:
             raise InvalidModel(f"basis must be None or one of {names}, got {self.basis!r}")
         if self.basis is not None and self.common is None:
             raise InvalidModel("a basis is of the common kernel: with common=None leave it out")
+        if self.columns is not None and self.catalogue is not None:
+            raise InvalidModel("inputs are the names of a catalogue or have columns, got both")
         for name in ("common", "individual"):
             if getattr(self, name) is not None or name == "individual":
                 object.__setattr__(self, name, self.adapt(getattr(self, name)))
@@ -83,9 +88,11 @@ class Model:
 
     @property
     def dimension(self) -> int | None:
-        """Columns of an input, if catalogue or basis settle it."""
+        """Columns of an input, if catalogue, named columns or basis settle it."""
         if self.catalogue is not None:
             return 1 + len(self.catalogue.features)
+        if self.columns is not None:
+            return self.columns.width
         return None if self.public_points is None else int(self.public_points.shape[1])
 
     @property
@@ -108,7 +115,9 @@ class Model:
             self.basis.check(self.common, p)
 
     def rows(self, X: Any, p: int | None = None) -> Array:
-        """Inputs as a table of finite numbers; names are looked up."""
+        """Inputs as a table of finite numbers; names are looked up, and named columns put in their order."""
+        if self.columns is not None and _have_names(X):
+            X = self.columns.rows(X)
         if _are_names(X):
             if self.catalogue is None:
                 raise InvalidData(f"this model has no catalogue, so inputs are numbers, not names such as {X!r:.40}")
@@ -126,6 +135,12 @@ class Model:
             bad = int(np.argwhere(~is_finite(array))[0, 0])
             raise NotFinite(f"inputs must be finite (below {MAX_MAGNITUDE:g}); row {bad} is {array[bad]!s:.60}")
         return np.ascontiguousarray(array)
+
+    def inputs(self, rows: Array) -> list[Any]:
+        """Rows as people write them: names in the catalogue, cells by column, or lists of numbers."""
+        if self.columns is not None:
+            return self.columns.cells(rows)
+        return rows.tolist() if self.catalogue is None else self.catalogue.name_rows(rows)
 
     def fixed_basis(self, p: int) -> Basis | None:
         """The basis built, on inputs of ``p`` columns; None if it grows with the inputs."""
@@ -154,7 +169,7 @@ class Model:
             "basis": basis,
             "sigma2": self.sigma2,
             "catalogue": None if self.catalogue is None else self.catalogue.to_spec(),
-        }
+        } | ({} if self.columns is None else {"columns": self.columns.to_spec()})
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Model:
@@ -166,7 +181,9 @@ class Model:
                 basis = {**basis, "points": catalogue}
             common = None if spec["common"] is None else from_spec(spec["common"])
             kernels = {"common": common, "individual": from_spec(spec["individual"])}
-            return cls(**{**spec, **kernels, "basis": basis_from_spec(basis), "catalogue": catalogue})
+            columns = Columns.from_spec(spec["columns"]) if "columns" in spec else None
+            parts = {"basis": basis_from_spec(basis), "catalogue": catalogue, "columns": columns}
+            return cls(**{**spec, **kernels, **parts})
         except MotetError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -200,6 +217,12 @@ def _checked_bias(bias: Any, *, has_index: bool) -> Bias:
         known = f"one of {', '.join(BIASES)}, or a list of different column numbers from {first} on"
         raise InvalidModel(f"bias must be {known}, got {bias!r:.60}")
     return tuple(sorted(int(k) for k in columns))
+
+
+def _have_names(X: Any) -> bool:
+    """Whether inputs are a frame or have mappings."""
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return isinstance(first, Mapping) or hasattr(X, "columns")
 
 
 def _are_names(X: Any) -> bool:

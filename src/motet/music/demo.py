@@ -166,9 +166,10 @@ class Demo:
             running_server(write, self._ports, operator, self._check_open) as server,
             httpx.Client(trust_env=False, timeout=30.0) as http,
         ):
+            state.url = server.url
             anyone = Client(server.url, "", http=http, sleep=self._closing.wait)
             tokens = self._enroll(anyone.with_token(operator), folder)
-            state.url, state.folder = server.url, folder
+            state.folder = folder
             study = Study.load(folder / "study.toml")
             try:
                 self._learn(crowd, study, anyone, [anyone.with_token(token) for token in tokens])

@@ -1,4 +1,4 @@
-"""Pictures of a fitted regressor on matplotlib's axes. Needs the ``plots`` extra (matplotlib).
+"""Pictures of a fitted regressor on matplotlib's axes; ``evaluation`` has that of a study. Needs the ``plots`` extra.
 
 Every function draws on ``ax``, or on axes of its own, and returns them, so that titles, units and limits are yours to
 set. Colours are Okabe and Ito's, which the colour-blind tell apart. Curves have one column of the inputs as their
@@ -17,8 +17,9 @@ import numpy as np
 from motet.arrays import Array
 from motet.errors import EmptyData, InvalidData, UnknownTask, WrongDimension
 from motet.learning.regressor import MixedEffectRegressor
+from motet.plots.axes import BLUE, GREY, ORANGE, finished, new_axes
+from motet.plots.evaluation import inside, promised
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 COLOURS = BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"
 MARKERS = "os^Dv<>"
 POINTS = 200  # of a curve
@@ -30,12 +31,12 @@ def average(
     reg: MixedEffectRegressor, X: Any = None, *, column: int | str | None = None, band: float = 0.9, ax: Any = None
 ) -> Any:
     """The average function with its band, over all rows learned."""
-    ax, (at, X, label) = _axes(ax), _abscissa(reg, X, column)
+    ax, (at, X, label) = new_axes(ax), _abscissa(reg, X, column)
     _, rows, y = _learned(reg)
     ax.plot(rows[:, at], y, ".", color=GREY, alpha=0.4, ms=4, label="rows")
     mean, std = reg.disclosed_.average(X, return_std=True)
     _curve(ax, X[:, at], mean, std, band, BLUE, "average")
-    return _finished(ax, xlabel=label, ylabel="output")
+    return finished(ax, xlabel=label, ylabel="output")
 
 
 def individuals(
@@ -48,7 +49,7 @@ def individuals(
     ax: Any = None,
 ) -> Any:
     """Functions of single tasks with their bands, over their own rows; by default of the first six."""
-    ax, (at, X, label) = _axes(ax), _abscissa(reg, X, column)
+    ax, (at, X, label) = new_axes(ax), _abscissa(reg, X, column)
     chosen = list(reg.tasks_[:MAX_TASKS] if tasks is None else tasks)
     for task, colour, marker in zip(chosen, cycle(COLOURS), cycle(MARKERS)):
         if task not in reg.tasks_:
@@ -59,7 +60,7 @@ def individuals(
         rows, y, _ = reg.engine_.examples(task)
         ax.plot(rows[:, at], y, marker, color=colour, ms=5)
     ax.plot(X[:, at], reg.disclosed_.average(X), "--", color=GREY, label="average")
-    return _finished(ax, xlabel=label, ylabel="output")
+    return finished(ax, xlabel=label, ylabel="output")
 
 
 def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
@@ -67,7 +68,7 @@ def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
 
     On the diagonal nothing is borrowed from other tasks, on the horizontal everything.
     """
-    ax = _axes(ax)
+    ax = new_axes(ax)
     task, X, y = _learned(reg)
     mean = reg.disclosed_.average(X)
     counts = np.bincount(task)
@@ -79,7 +80,7 @@ def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     ax.axhline(0.0, color=GREY, lw=1, ls=":", label="pooled")
     sizes = 20 + 60 * counts / counts.max()
     ax.scatter(alone, shrunk, s=sizes, color=BLUE, alpha=0.7, lw=0, label="a task, larger with more rows")
-    return _finished(ax, xlabel="mean distance of its rows from the average", ylabel="mean shift, estimated")
+    return finished(ax, xlabel="mean distance of its rows from the average", ylabel="mean shift, estimated")
 
 
 def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -> Any:
@@ -92,7 +93,7 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
     values, evidence = (np.asarray(part, float) for part in pair)
     if values.shape != evidence.shape or values.ndim != 1 or not len(values):
         raise WrongDimension(f"expected as many values as log evidences, got shapes {values.shape}, {evidence.shape}")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     order = np.argsort(values)
     values, drop = values[order], evidence[order] - np.nanmax(evidence)
     ax.plot(values, drop, "o-", color=BLUE, ms=4, label="log evidence")
@@ -102,12 +103,12 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
     if (values > 0).all() and values[-1] > 100 * values[0]:
         ax.set_xscale("log")
     label = name or getattr(profile, "name", None) or "value"
-    return _finished(ax, xlabel=str(label), ylabel="log evidence − maximum (nats)")
+    return finished(ax, xlabel=str(label), ylabel="log evidence − maximum (nats)")
 
 
 def residuals(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     """What is left of every row, in standard deviations of the noise, over its fitted value."""
-    ax = _axes(ax)
+    ax = new_axes(ax)
     task, X, y = _learned(reg)
     fitted = reg.engine_.predict_many(_labels(reg, task), X)
     noise = np.sqrt(reg.sigma2_ * reg.engine_.model.lam * _noise(reg))
@@ -115,7 +116,7 @@ def residuals(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     for level in (-1.96, 1.96):
         ax.axhline(level, color=GREY, lw=1, ls=":", label="95 % if normal" if level > 0 else None)
     ax.plot(fitted, (y - fitted) / noise, ".", color=BLUE, alpha=0.6, label="a row")
-    return _finished(ax, xlabel="fitted value", ylabel="residual (standard deviations of the noise)")
+    return finished(ax, xlabel="fitted value", ylabel="residual (standard deviations of the noise)")
 
 
 def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, ax: Any = None) -> Any:
@@ -123,39 +124,14 @@ def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, 
     y = np.asarray(y, float)
     if y.ndim != 1 or not len(y):
         raise EmptyData(f"expected an output for every row, got shape {y.shape}")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     mean, std = reg.predict(X, task=task, return_std=True, observation=True)
-    normal = NormalDist()
-    needed = np.array([2 * normal.cdf(z) - 1 for z in np.abs(y - mean) / std])  # the band that just holds each output
-    levels = np.linspace(0.0, 1.0, 21)
-    inside = np.array([np.mean(needed <= level) for level in levels])
-    spread = 1.96 * np.sqrt(levels * (1 - levels) / len(y))
-    ax.plot(levels, levels, "--", color=GREY, label="as promised")
-    low, high = np.clip(levels - spread, 0, 1), np.clip(levels + spread, 0, 1)
-    ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="95 % of independent rows")
-    ax.plot(levels, inside, "o-", color=BLUE, ms=4, label=f"{len(y)} rows")
-    ax.set_aspect("equal")
-    return _finished(ax, xlabel="level of the band", ylabel="share of outputs inside")
+    promised(ax, len(y))
+    inside(ax, y, mean, std, label=f"{len(y)} rows")
+    return finished(ax, xlabel="level of the band", ylabel="share of outputs inside")
 
 
 # --- axes ---
-
-
-def _axes(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"plots need {error.name}: pip install 'motet[plots]'", name=error.name) from None
-    return plt.subplots(layout="constrained")[1]
-
-
-def _finished(ax: Any, **labels: str) -> Any:
-    ax.set(**labels)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small")
-    return ax
 
 
 def _curve(

@@ -1,13 +1,15 @@
 """Private releases, and attacks on releases.
 
 A private release: ``ledger`` (the budget and the noise), ``coordinates`` and ``clipping`` (what one client adds, in
-integers of bounded norm), ``denoise`` (the best estimate from noisy sums) and ``mechanism`` (the release itself).
+integers of bounded norm), ``denoise`` (the best estimate from noisy sums) and ``mechanism`` (the release itself);
+``forecast`` says beforehand how good it will be, from a simulated ``population``, and ``simulation`` checks that.
 
 Attacks: ``difference`` (between two releases), ``attacks`` (what it reveals about clients) and ``audit`` (the report
 of ``motet audit``). docs/privacy.md has the formulas that the code refers to by number.
 """
 
+from motet.privacy.forecast import Forecast, best_rank, forecast
 from motet.privacy.ledger import Ledger
-from motet.privacy.mechanism import Mechanism, PrivateRelease, best_rank, release
+from motet.privacy.mechanism import Mechanism, PrivateRelease, release
 
-__all__ = ["Ledger", "Mechanism", "PrivateRelease", "best_rank", "release"]
+__all__ = ["Forecast", "Ledger", "Mechanism", "PrivateRelease", "best_rank", "forecast", "release"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array
 from motet.privacy.attacks import TOLERANCE, Reconstruction, inversion, overlap, reconstruct
 from motet.privacy.difference import Difference, Examples
 from motet.release.disclosed import Disclosed
@@ -110,7 +109,7 @@ def _notes(release: Disclosed, findings: list[Finding], single: bool) -> list[st
 def _inversion_finding(release: Disclosed) -> Finding:
     sums = inversion(release)
     certain = sums.unique and not release.noise_scale
-    names, pairs = _names(release, sums.inputs), sums.pairs if certain else sums.pairs[:0]
+    names, pairs = release.model.inputs(sums.inputs), sums.pairs if certain else sums.pairs[:0]
     text = f"the sums G and g of all clients over {count(len(names), 'input')}"
     if not sums.unique:
         text = f"{text}, but many others would give the same release"
@@ -125,7 +124,7 @@ def _inversion_finding(release: Disclosed) -> Finding:
 
 
 def _reconstruction_finding(difference: Difference, attack: str, result: Reconstruction) -> Finding:
-    names = _names(difference.release, result.inputs)
+    names = difference.release.model.inputs(result.inputs)
     examples = [f"{input_text(name)} {y:.4g}" for name, y in zip(names, result.outputs)]
     more = f" and {len(examples) - MAX_INPUTS} more" if len(examples) > MAX_INPUTS else ""
     sign = "sent" if result.added else "removed"
@@ -151,8 +150,3 @@ def _membership_finding(difference: Difference, name: str, examples: Examples) -
     certain = abs(share - 1) < TOLERANCE and not difference.release.noise_scale
     text = f"{name}: this client was added (overlap 1)" if certain else f"{name}: not decided (overlap {share:.3g})"
     return Finding("membership", text, "yes" if certain else "no", {"client": name, "share": share})
-
-
-def _names(release: Disclosed, rows: Array) -> list[Any]:
-    catalogue = release.model.catalogue
-    return rows.tolist() if catalogue is None else catalogue.name_rows(rows)

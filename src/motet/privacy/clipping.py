@@ -7,7 +7,7 @@ clients nor a client that left shows in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -19,7 +19,7 @@ from motet.arrays import Array, Index, as_bytes, match
 from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
-from motet.model.tasks import FoldedTasks, blocks, fold
+from motet.model.tasks import FoldedTasks, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Integers
 
@@ -79,9 +79,18 @@ class Clip:
     C_eta: float
     mean_Lambda: Array  # L₀ of formula 4: the mean clipped Λ
     client_variance: float  # v of formula 6: of one number of the vector, between clients
+    center: float = 0.0  # which outputs are clipped about
 
     @classmethod
-    def of(cls, coordinates: Coordinates, examples: int, *, seed: int = 0, C_eta: float | None = None) -> Clip:
+    def of(
+        cls,
+        coordinates: Coordinates,
+        examples: int,
+        *,
+        seed: int = 0,
+        C_eta: float | None = None,
+        center: float = 0.0,
+    ) -> Clip:
         """Formula 3, the bounds: half of the simulated clients, with this many examples each, are clipped."""
         clients = SimulatedClients.draw(coordinates, examples, seed)
         Lambda, eta = clients.norms()
@@ -94,7 +103,7 @@ class Clip:
         L0 = clients.mean_Lambda(c)
         k = len(L0)
         variance = (np.mean((c * norm) ** 2) - (L0**2).sum() / C_Lambda**2) / (k * (k + 3) / 2)
-        return cls(coordinates, float(C_Lambda), float(C_eta), (L0 + L0.T) / 2, float(max(variance, 0.0)))
+        return cls(coordinates, float(C_Lambda), float(C_eta), (L0 + L0.T) / 2, float(max(variance, 0.0)), center)
 
     @property
     def size(self) -> int:
@@ -120,6 +129,20 @@ class Clip:
             model = self.coordinates.model
             return self._sum(model.individual if kernel is None else model.adapt(kernel), task, X[first])
 
+    def norms(self, clients: Iterable[tuple[Array, Array, Array]]) -> Array:
+        """The norms of clients' vectors before they are clipped, from X, y and noise of each: those above 1 are
+        shortened. Of one who adds nothing it is 0."""
+        model, coordinates = self.coordinates.model, self.coordinates
+        norms = []
+        for X, y, noise in clients:
+            task = Task.of(X, y - self.center, noise)
+            R, log_det = inverse(task.covariance(coordinates.shift(model.individual))[None])
+            usable = len(task.y) <= MAX_INPUTS_PER_CLIENT and np.isfinite(log_det[0])
+            Lambda, eta = task.information(coordinates.columns(task.X), R[0])
+            norm = np.hypot(np.linalg.norm(Lambda) / self.C_Lambda, np.linalg.norm(eta) / self.C_eta)
+            norms.append(norm if usable and np.isfinite(norm) else 0.0)
+        return np.array(norms)
+
     def _sum(self, kernel: Kernel, tasks: FoldedTasks, X: Array) -> Integers:
         """Clients are summed by size, those with public points as their only inputs apart from the others.
 
@@ -133,7 +156,7 @@ class Clip:
             for size in np.unique(sizes[(on_points == known) & (sizes <= MAX_INPUTS_PER_CLIENT)]):
                 rows = tasks.start[:-1][(on_points == known) & (sizes == size), None] + np.arange(size)
                 rows = np.take_along_axis(rows, np.argsort(order[rows], axis=1), axis=1)
-                examples = tasks.y[rows], tasks.noise[rows]
+                examples = tasks.y[rows] - self.center, tasks.noise[rows]
                 if known:
                     total += self._sum_on_points(kernel, point[rows], *examples)
                 else:

@@ -18,6 +18,7 @@ from motet.arrays import Array
 from motet.errors import InvalidModel
 from motet.linalg import eigen
 from motet.model.basis import Basis
+from motet.model.gram import gram
 from motet.model.model import Model
 from motet.model.tasks import Shift
 
@@ -72,6 +73,13 @@ class Coordinates:
     def shift(self, kernel: Kernel) -> Shift:
         """Formula 2: a client's shift has also the part of K̄ that the basis misses."""
         return Shift.of(self.model, kernel, self.basis)
+
+    def missed_gram(self, points: Array) -> Array:
+        """α(K̄ − eᵀe) between points, the part of the average's covariance that the basis misses, in units of σ²."""
+        E = self.basis.e(points)
+        if self.basis.kernel is None or not self.basis.misses:
+            return np.zeros((len(points), len(points)))
+        return np.asarray(self.model.common_share * (gram(self.basis.kernel, points) - E @ E.T))
 
     def to_basis(self, precision: Array, precision_times_mean: Array) -> tuple[Array, Array]:
         """Formula 5, Λ and η to publish: the posterior of these weights, less the prior, in the basis's columns."""

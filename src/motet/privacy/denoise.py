@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from motet.arrays import Array
-from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
 
 SHRINKAGE_GRID = np.logspace(-4, 8, 61)  # values of t
@@ -62,9 +61,16 @@ def entry_noise(k: int, deviation: float) -> Array:
 
 
 def posterior_of_weights(
-    coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float, *, rounds: int = ROUNDS
+    coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float
 ) -> tuple[Array, Array]:
-    """Formula 5: precision of the weights θ less the prior's, and precision times mean, both in units of σ².
+    """Formula 5: precision of the weights θ less the prior's, and precision times mean, both in units of σ²."""
+    sigma2, LS = coordinates.sigma2, weights_of_eta(coordinates, Lambda, eta, deviation)
+    precision = LS @ Lambda.mean
+    return sigma2 * (precision + precision.T) / 2, sigma2 * (LS @ eta)
+
+
+def weights_of_eta(coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float) -> Array:
+    """Formula 5: Λ̂S⁻¹, by which η̃ becomes precision times mean.
 
     The variance of η̃ has a term in θ², hence the rounds; ``deviation`` is s·C_η.
     """
@@ -72,41 +78,32 @@ def posterior_of_weights(
     prior_variance = sigma2 * coordinates.prior_variance
     theta_squared = prior_variance
     tiny = 1e-12 * max(float(np.trace(L)) / len(L), np.finfo(float).tiny)  # so that S has an inverse
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         S = sigma2 * L + np.diag(deviation**2 + Lambda.variance @ theta_squared + sigma2 * tiny)
-        LS = np.linalg.solve(S, L).T  # Λ̂S⁻¹
-        precision = LS @ L
-        covariance = np.linalg.inv(np.diag(1 / prior_variance) + precision)
-        mean = covariance @ (LS @ eta)
-        theta_squared = mean**2 + np.diag(covariance)
-    return sigma2 * (precision + precision.T) / 2, sigma2 * (LS @ eta)
+        LS = np.linalg.solve(S, L).T
+        covariance = np.linalg.inv(np.diag(1 / prior_variance) + LS @ L)
+        theta_squared = (covariance @ (LS @ eta)) ** 2 + np.diag(covariance)
+    return np.asarray(LS)
 
 
 def combine_releases(
     vectors: Sequence[Array], clients: Sequence[float], scale: float, client_variance: float, *, retiring: bool = False
 ) -> tuple[Array, float]:
-    """Formula 6: successive noisy sums of a study as one sum of the last one's size, and its noise scale.
+    """Formula 6: successive noisy sums of a study as one sum of the last one's size, and its noise scale."""
+    w = weights_of_releases(clients, scale, client_variance, retiring=retiring)
+    return np.tensordot(w, np.asarray(vectors, dtype=float), axes=1), float(scale * np.linalg.norm(w))
 
-    Sums of m_σ and m_τ clients have min(m_σ, m_τ) of them in common, and independent noise. With ``retiring`` clients
-    the last sum may be small while the earlier ones stay true: then the result has the largest sum's size.
+
+def weights_of_releases(
+    clients: Sequence[float], scale: float, client_variance: float, *, retiring: bool = False
+) -> Array:
+    """Formula 6: sums of m_σ and m_τ clients have min(m_σ, m_τ) of them in common, and independent noise.
+
+    With ``retiring`` clients the last sum may be small while the earlier ones stay true: then the weights are those of
+    a sum of the largest one's size.
     """
     m = np.maximum(np.asarray(clients, dtype=float), 1.0)
     C = client_variance * np.minimum(m[:, None], m) + scale**2 * np.eye(len(m))
     w = np.linalg.solve(C, m)
     w *= (m.max() if retiring else m[-1]) / (w @ m)
-    return np.tensordot(w, np.asarray(vectors, dtype=float), axes=1), float(scale * np.linalg.norm(w))
-
-
-def forecast_variance(clip: Clip, clients: int, scale: float) -> float:
-    """Expected variance of the average, mean over the public points, for this many clients; in units of σ².
-
-    Formulas 4 and 5 with κ = t = ``clients``, before there are any data.
-    """
-    coordinates, L0 = clip.coordinates, clip.mean_Lambda
-    prior, noise = clients * entry_spread(L0), entry_noise(len(L0), scale * clip.C_Lambda)
-    Lambda = LambdaEstimate(clients * L0, prior * noise / (prior + noise), float(clients))
-    precision, _ = posterior_of_weights(coordinates, Lambda, np.zeros(len(L0)), scale * clip.C_eta, rounds=1)
-    covariance = np.linalg.inv(np.diag(1 / coordinates.prior_variance) + precision)
-    F, basis, points = coordinates.F, coordinates.basis, coordinates.points
-    residual = coordinates.model.common_share * basis.residual(points, basis.e(points))
-    return float(np.mean(np.einsum("ij,jk,ik->i", F, covariance, F) + residual))
+    return w

@@ -7,7 +7,7 @@ engine and charges the ledger. Everything after the noise is post-processing, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,31 @@ from motet.privacy.denoise import (
     LambdaEstimate,
     combine_releases,
     estimate_Lambda,
-    forecast_variance,
     posterior_of_weights,
 )
 from motet.privacy.ledger import UNIT, Integers, Ledger, Noise, opendp_noise
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 
-CANDIDATE_RANKS = (5, 10, 20, 30, 40, 60, 80, 120, 160)
-
 
 class Mechanism:
     """The public part of a private study, fixed before the first client sends anything.
 
     ``examples`` is the number that a client is expected to have; ``points`` are inputs such as clients may have, by
-    default the catalogue or the basis's own. If inputs lie between landmarks, give such points.
+    default the catalogue or the basis's own. If inputs lie between landmarks, give such points. ``center`` is a typical
+    output: clients are clipped about it, so that a level that all have in common costs them nothing of their norm.
     """
 
     @blas_limit
     def __init__(
-        self, model: Model, *, examples: int, points: Any = None, seed: int = 0, C_eta: float | None = None
+        self,
+        model: Model,
+        *,
+        examples: int,
+        points: Any = None,
+        seed: int = 0,
+        C_eta: float | None = None,
+        center: float = 0.0,
     ) -> None:
         if not is_whole_number(examples) or examples < 1:
             raise InvalidData(f"examples must be a whole number from 1, got {examples!r}")
@@ -50,8 +55,12 @@ class Mechanism:
             _check_between("C_eta", C_eta, 0.0, np.inf)
         if not is_whole_number(seed) or seed < 0:
             raise InvalidData(f"seed must be a whole number from 0, got {seed!r}")
+        if finite_number(center) is None:
+            raise InvalidData(f"center must be a finite number, got {center!r:.60}")
+        if center and model.bias == "none":
+            raise InvalidModel("without a bias outputs are about 0: leave the center out, or give the model a bias")
         self.model = model
-        self.clip = Clip.of(Coordinates.of(model, points), examples, seed=seed, C_eta=C_eta)
+        self.clip = Clip.of(Coordinates.of(model, points), examples, seed=seed, C_eta=C_eta, center=center)
 
     def __repr__(self) -> str:
         return f"Mechanism({self.model.basis!r}, {self.clip.size} numbers a client)"
@@ -73,6 +82,8 @@ class Mechanism:
         total, scale = combine_releases(vectors, clients, scale, clip.client_variance, retiring=retiring)
         Lambda, eta = self._estimates(total, scale)
         sums = coordinates.to_basis(*posterior_of_weights(coordinates, Lambda, eta, scale * clip.C_eta))
+        if clip.center:  # the weight of the constant, the first column behind the basis, is about the center
+            sums[1][:] += clip.center * sums[0][:, coordinates.basis.rank]
         theta = Posterior.of(*sums, coordinates.basis.prior, self.model.common_share).theta
         landmarks = coordinates.basis.landmarks
         arrays = (landmarks, landmarks[:0], coordinates.basis.A, *sums, theta)
@@ -82,24 +93,6 @@ class Mechanism:
         """Λ̂ and η̃ of a noisy sum."""
         Lambda, eta = self.clip.to_sums(v)
         return estimate_Lambda(Lambda, self.clip.mean_Lambda, scale * self.clip.C_Lambda), eta
-
-
-def best_rank(
-    model: Model, *, clients: int, examples: int, ledger: Ledger, ranks: Sequence[int] = CANDIDATE_RANKS
-) -> int:
-    """The rank of ``Eigen`` that serves the expected clients best under this budget, from public knowledge alone.
-
-    A larger rank misses less of K̄ and adds noise to more numbers. Of ranks that are about as good, the smallest.
-    """
-    basis = model.basis
-    points = None if basis is None or "rank" not in basis.settings() else basis.public_points
-    if basis is None or points is None:
-        raise InvalidModel(f"expected a model with basis=Eigen(points, rank), got {basis!r}")
-    _check_between("clients", clients, 0, 1e12)
-    ranks = [rank for rank in ranks if rank <= len(points)] or [len(points)]
-    models = [replace(model, basis=replace(basis, rank=rank)) for rank in ranks]  # type: ignore[call-arg]
-    variances = [forecast_variance(Mechanism(m, examples=examples).clip, clients, ledger.scale) for m in models]
-    return next(rank for rank, variance in zip(ranks, variances) if variance <= 1.03 * min(variances))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,6 +88,8 @@ STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
 ROUTES = [  # Starlette searches in this order: the busiest route first
     Route("POST", "/v1/examples", routes.send, "client"),
     Route("GET", "/", routes.home, "anyone"),
+    Route("GET", "/web/{name}", routes.asset, "anyone"),
+    Route("GET", "/web/core/{name}", routes.asset, "anyone"),
     Route("GET", "/docs", routes.docs, "anyone"),
     Route("GET", "/healthz", routes.liveness, "anyone"),
     Route("GET", "/readyz", routes.readiness, "anyone"),
@@ -102,9 +104,12 @@ ROUTES = [  # Starlette searches in this order: the busiest route first
     Route("DELETE", "/v1/me/examples/{id}", routes.remove_example, "client"),
     Route("POST", "/v1/clients", routes.enroll, "operator"),
     Route("GET", "/v1/clients", routes.list_clients, "operator"),
+    Route("GET", "/v1/clients/figures", routes.figures, "operator"),
     Route("DELETE", "/v1/clients/{id}", routes.remove_client, "operator"),
     Route("POST", "/v1/clients/{id}/token", routes.rotate, "operator"),
+    Route("GET", "/v1/releases", routes.list_releases, "operator"),
     Route("POST", "/v1/releases", routes.release_now, "operator"),
+    Route("GET", "/v1/refusals", routes.refusals, "operator"),
     Route("GET", "/metrics", routes.metrics, "operator"),
 ]
 # A client's routes have their guard as an argument of the handler: they need to know which client calls.
@@ -161,7 +166,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
 def _describe_bodies(app: FastAPI, study: Study) -> None:
     """Add bodies to the OpenAPI document, each with an example that this study accepts."""
     document = app.openapi()
-    document["components"]["schemas"] |= schemas()
+    document["components"]["schemas"] |= schemas(study)
     for path, method, kind, example in routes.example_bodies(study):
         content = {"schema": {"$ref": f"#/components/schemas/{kind}"}, "example": example}
         document["paths"][path][method]["requestBody"] = {"content": {"application/json": content}, "required": True}
@@ -187,9 +192,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = message["headers"] = [*message.get("headers", ()), *HEADERS]
-                if not any(name == b"cache-control" for name, _ in headers):
-                    headers.append(NOT_STORED)
+                headers = list(message.get("headers", ()))
+                own = {name for name, _ in headers}
+                message["headers"] = [*headers, *(pair for pair in (*HEADERS, NOT_STORED) if pair[0] not in own)]
             await send(message)
 
         try:

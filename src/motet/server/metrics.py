@@ -6,13 +6,17 @@ They contain no payloads, tokens, ids or names: routes are counted by their temp
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import Scope
 
 LOG = logging.getLogger("motet.requests")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
+MAX_REFUSALS = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 GAUGES = {
@@ -38,6 +42,8 @@ class Metrics:
         for name, value in gauges.items():
             Gauge(name, GAUGES[name], registry=self.registry).set_function(value)
 
+        self.refusals: deque[dict[str, Any]] = deque(maxlen=MAX_REFUSALS)  # the last requests that were refused
+
     def count_examples(self, accepted: int, duplicates: int) -> None:
         self._accepted.inc(accepted)
         self._duplicates.inc(duplicates)
@@ -54,5 +60,7 @@ class Metrics:
         requests, durations = self._series[key]
         requests.inc()
         durations.observe(seconds)
+        if status >= 400:
+            self.refusals.append({"time": time.time(), "method": method, "route": route, "status": status})
         level = logging.DEBUG if status < 400 else logging.INFO  # successes are only counted
         LOG.log(level, "request", extra={"method": method, "route": route, "status": status, "seconds": seconds})

@@ -1,36 +1,40 @@
-"""The web pages: the study and its current release, and the list of calls; nothing on them comes from another site."""
+"""The web pages: the study, from the files in ``web``, and the list of calls; nothing on them comes from another site.
+
+A browser may load what this server has, and nothing else: no script or style stands in a page itself, and none is made
+from text. Without scripts, the page of the study shows its public facts.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+from dataclasses import dataclass
+from functools import cache, cached_property
 from html import escape
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from string import Template
 from typing import Any
 
 from motet.text import utc
 
+PAGE_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+WEB = files("motet.server") / "web"
+MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E\
-%3Cpath d='M1 12C5 12 5 4 8 4s3 8 7 8' fill='none' stroke='%23357' stroke-width='2'/%3E%3C/svg%3E">
-<style>{style}</style></head>
-"""
-STYLE = """body { font: 1rem/1.5 system-ui, sans-serif; max-width: 45rem; margin: 3rem auto; padding: 0 1rem }
-th { text-align: left; padding-right: 2rem; font-weight: 600; vertical-align: top }
-pre { background: #f4f4f4; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere }"""
-STUDY = """<body><h1>{name}</h1><p>{promise}</p><table>{rows}</table>
-<p><a href="/v1/disclosed">Download the release</a> · <a href="/v1/study">The study as JSON</a> ·
-<a href="/docs">The HTTP calls</a></p>
-</body></html>
+<link rel="icon" href="/web/icon.svg"><link rel="stylesheet" href="/web/style.css"></head>
 """
 PROMISES = {
     "private": "Releases are differentially private: they reveal next to nothing about any one client.",
     "exact": "Releases are <strong>without noise</strong>: anyone who downloads two of them can rebuild what a client "
     "sent in between. This study is for parties who trust each other.",
 }
-DOCS = """<body><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call has another format; errors are
-<code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
-<a href="/openapi.json">openapi.json</a>.</p>{calls}</body></html>
+DOCS = """<body><main><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call has another format; errors
+are <code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
+<a href="/openapi.json">openapi.json</a>.</p>{calls}</main></body></html>
 """
 CALLERS = {
     "anyone": "Anyone may call.",
@@ -54,7 +58,7 @@ def docs_page(document: dict[str, Any], url: str) -> str:
                 command += f" -H 'Content-Type: application/json' \\\n  -d '{json.dumps(body)}'"
             title = f"<h2>{method.upper()} {escape(path)}</h2>"
             calls.append(f"{title}<p>{CALLERS[caller]} {escape(call['description'])}</p><pre>{escape(command)}</pre>")
-    return HEAD.format(title="The HTTP calls", style=STYLE) + DOCS.format(calls="".join(calls))
+    return HEAD.format(title="The HTTP calls") + DOCS.format(calls="".join(calls))
 
 
 def facts(status: dict[str, Any]) -> dict[str, str]:
@@ -72,9 +76,44 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
 
 
 def study_page(status: dict[str, Any]) -> str:
-    """The public facts of a study's status, for a browser."""
-    name = escape(status["name"])
+    """The page of a study; the public facts of its status are for a browser without scripts."""
     cells = "".join(f"<tr><th>{escape(key)}</th><td>{escape(value)}</td></tr>" for key, value in facts(status).items())
-    return HEAD.format(title=name, style=STYLE) + STUDY.format(
-        name=name, promise=PROMISES[status["policy"]], rows=cells
-    )
+    return _template().substitute(name=escape(status["name"]), promise=PROMISES[status["policy"]], rows=cells)
+
+
+@cache
+def _template() -> Template:
+    return Template((WEB / "index.html").read_text(encoding="utf-8"))
+
+
+# --- scripts, styles and pictures ---
+
+
+@dataclass(frozen=True)
+class Asset:
+    body: bytes
+    media_type: str
+
+    @cached_property
+    def etag(self) -> str:
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+    @cached_property
+    def gzipped(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """The files of the page by their path, such as /web/page.js: these, and no others, are sent."""
+    return {path: Asset(file.read_bytes(), media_type) for path, file, media_type in _files(WEB, "/web")}
+
+
+def _files(folder: Traversable, path: str) -> list[tuple[str, Traversable, str]]:
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _files(entry, f"{path}/{entry.name}")
+        elif (media_type := MEDIA_TYPES.get(entry.name.rpartition(".")[2])) is not None:
+            found.append((f"{path}/{entry.name}", entry, media_type))
+    return found

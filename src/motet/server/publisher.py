@@ -151,6 +151,9 @@ class Publisher:
     # --- from the log to a release ---
 
     def _act(self, schedule: Schedule, now: float) -> int | None:
+        if schedule.pinned != self._pinned:
+            self._refuse_settings(schedule, now)
+            return None
         if now < schedule.due:
             self._watch_clock(schedule, now)
         if self._outcome is None or self._outcome.schedule != schedule:
@@ -163,6 +166,12 @@ class Publisher:
         version = self._publish(self._outcome)
         self._outcome = None
         return version
+
+    def _refuse_settings(self, schedule: Schedule, now: float) -> None:
+        """Another start has pinned other settings than ours: the release is its publisher's, and so is the schedule."""
+        reason = f"{self._study.path.name} was changed since the server started: start it again"
+        if schedule.requested or (now >= schedule.due and self._logged != reason):
+            self._postpone(schedule, schedule.due, reason)
 
     def _cut_off(self, schedule: Schedule, now: float) -> float | None:
         """When the data of this schedule's release are read, None if that is far; reads nearly all of them ahead."""
@@ -249,8 +258,6 @@ class Publisher:
         self.catch_up()
         new, refusal = None, ""
         try:
-            if schedule.pinned != self._pinned:
-                raise InvalidStore(f"{self._study.path.name} was changed since the server started: start it again")
             self._check_chain(schedule)
             new = self._new_release(schedule.version + 1)
         except (BudgetSpent, EmptyData, InvalidStore) as error:
@@ -267,14 +274,24 @@ class Publisher:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
             data = self._engine.disclose(version=version).to_bytes()
             return NewRelease(version, self._sequence, 0.0, data, self._left_out)
-        with self._store.transaction() as connection:
-            releases.fix_coordinates(connection, mechanism.clip.coordinates)
+        coordinates = mechanism.clip.coordinates
+        with self._store.snapshot() as connection:
+            releases.check_coordinates(connection, coordinates)
             ledger, earlier = releases.current_ledger(connection, planned), releases.noisy_sums(connection)
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         before, after = ledger.participation, made.ledger.participation
         charged = tuple(str(client) for client, count in after.items() if count > before.get(client, 0))
         data = made.disclosed.to_bytes()
-        return NewRelease(version, self._sequence, 0.0, data, noisy_sum=made.noisy, scale=ledger.scale, charged=charged)
+        return NewRelease(
+            version,
+            self._sequence,
+            0.0,
+            data,
+            noisy_sum=made.noisy,
+            scale=ledger.scale,
+            charged=charged,
+            coordinates=coordinates,
+        )
 
     def _leave_out(self) -> None:
         """Take out of the engine whoever prevents a release. Logs have no ids: the operator is shown who it is."""

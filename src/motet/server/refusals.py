@@ -1,12 +1,10 @@
 """The one format of every error, also for a connection that never reaches the application, and what every response has.
 
-The headers let a browser run nothing and show nothing but the two pages themselves, and keep nothing.
+The headers let a browser run nothing and keep nothing; the pages have a policy of their own (``pages.PAGE_POLICY``).
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,19 +12,13 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from motet.server.pages import STYLE
-
-STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-CONTENT_POLICY = (
-    f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-HEADERS: list[tuple[bytes, bytes]] = [  # of every response
+CONTENT_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+HEADERS: list[tuple[bytes, bytes]] = [  # of every response that does not set them itself
     (b"content-security-policy", CONTENT_POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
-NOT_STORED = (b"cache-control", b"no-store")  # of every response that sets nothing else
+NOT_STORED = (b"cache-control", b"no-store")  # the same
 
 
 def error_fields(code: str, message: str, where: str | None = None) -> dict[str, Any]:

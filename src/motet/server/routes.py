@@ -16,6 +16,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
@@ -27,11 +28,12 @@ from motet.server.bodies import (
     TEXT_PATTERN,
 )
 from motet.server.metrics import CONTENT_TYPE
-from motet.server.pages import docs_page, study_page
+from motet.server.pages import PAGE_POLICY, assets, docs_page, study_page
 from motet.server.service import Service
 from motet.server.streams import PiecewiseResponse
 from motet.store import clients, releases
 from motet.store import examples as stored
+from motet.store.log import newest_number
 from motet.store.store import Connection
 from motet.study.limits import check_example, check_examples
 from motet.study.study import Study
@@ -39,21 +41,27 @@ from motet.text import utc
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
+RELEASES_PER_PAGE = 100
 REMOVAL_RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Deleted, and in no release computed later; the bytes leave the files later: see note."}
 }
+PAGE_HEADERS = {"Content-Security-Policy": PAGE_POLICY}
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 
 
 # --- anyone ---
 
 
-async def study(service: ServiceDep) -> Response:
+async def study(service: ServiceDep, model: bool = True) -> Response:
     """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release.
 
-    next_release is null after the last release that the budget allows; refused is then the reason.
+    next_release is null after the last release that the budget allows; refused is then the reason. With model=false
+    the model is left out, which may be long: releases have it too.
     """
-    return PiecewiseResponse(msgspec.json.encode(await service.status()), media_type="application/json")
+    status = await service.status()
+    if not model:
+        del status["model"]
+    return PiecewiseResponse(msgspec.json.encode(status), media_type="application/json")
 
 
 async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, Header()] = None) -> Response:
@@ -71,13 +79,30 @@ async def stream(service: ServiceDep) -> Response:
 
 
 async def home(service: ServiceDep) -> HTMLResponse:
-    """The page of the study, for a browser."""
-    return HTMLResponse(study_page(await service.status()))
+    """The page of the study, for a browser: the study, and one's own estimate, computed there."""
+    return HTMLResponse(study_page(await service.status()), headers=PAGE_HEADERS)
+
+
+async def asset(
+    request: Request,
+    name: str,
+    if_none_match: Annotated[str | None, Header()] = None,
+    accept_encoding: Annotated[str, Header()] = "",
+) -> Response:
+    """A script, the style or a picture of the page, with an ETag; compressed, if the caller can read that."""
+    if (file := assets().get(request.url.path)) is None:
+        raise HTTPException(404, f"the page has no file {name!r:.60}")
+    headers = PAGE_HEADERS | {"ETag": file.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if if_none_match == file.etag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in accept_encoding:
+        return Response(file.gzipped, media_type=file.media_type, headers=headers | {"Content-Encoding": "gzip"})
+    return Response(file.body, media_type=file.media_type, headers=headers)
 
 
 async def docs(request: Request) -> HTMLResponse:
     """This page."""
-    return HTMLResponse(docs_page(request.app.openapi(), str(request.base_url).rstrip("/")))
+    return HTMLResponse(docs_page(request.app.openapi(), str(request.base_url).rstrip("/")), headers=PAGE_HEADERS)
 
 
 async def liveness() -> dict[str, str]:
@@ -106,10 +131,11 @@ async def send(me: CallerDep, request: Request) -> dict[str, int]:
 
 
 def _addition(me: Caller, body: bytes) -> stored.Addition:
-    study, new = me.service.study, me.service.bodies.examples(body).examples
-    X, y, noise = check_examples(study, [one.x for one in new], [one.y for one in new], [one.noise for one in new])
+    study, bodies = me.service.study, me.service.bodies
+    new = bodies.examples(body).examples
+    X, y, noise = check_examples(study, bodies.inputs(new), [one.y for one in new], [one.noise for one in new])
     columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
-    return stored.Addition(me.id, columns, study.limits.examples_per_client, me.token)
+    return stored.Addition(me.id, columns, study.limits.examples_per_client, me.token, me.service.terms)
 
 
 class DirectRoute(APIRoute):
@@ -164,9 +190,11 @@ async def replace_example(me: CallerDep, id: Id, request: Request, response: Res
     """Replace one of the client's examples, and erase the old values from the database's files. Returns the id."""
     study, bodies = me.service.study, me.service.bodies
     body = await bodies.read(request, me.id, bodies.example)
-    row, y, noise = check_example(study, body.x, body.y, body.noise, where="body")
+    (x,) = bodies.inputs([body])
+    row, y, noise = check_example(study, x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
-    _, erased = await me.service.remove(me.checked(partial(stored.replace, client=me.id, example=example)))
+    replacement = partial(stored.replace, client=me.id, example=example, terms=me.service.terms)
+    _, erased = await me.service.remove(me.checked(replacement))
     return {"id": id} | erasure(me.service, erased, response)
 
 
@@ -213,6 +241,12 @@ async def list_clients(
     return {"clients": page, "next": rows[-1]["name"] if len(rows) == CLIENTS_PER_PAGE else None}
 
 
+async def figures(service: ServiceDep) -> dict[str, Any]:
+    """How many clients have how many examples, what the bounds of a private study expect of them, and the share of them
+    that it shortens, measured on 200 at random."""
+    return await service.figures()
+
+
 async def remove_client(service: ServiceDep, id: Id, response: Response, examples: bool = False) -> dict[str, Any]:
     """Make a client's token invalid; its examples stay. With examples=true, delete the client with all its examples,
     and erase them from the database's files.
@@ -242,6 +276,26 @@ async def metrics(service: ServiceDep) -> Response:
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
+async def refusals(service: ServiceDep) -> dict[str, Any]:
+    """The last 100 requests that this server refused, newest first: time, method, route and status, nothing else."""
+    return {"refusals": list(reversed(service.metrics.refusals))}
+
+
+async def list_releases(service: ServiceDep) -> dict[str, Any]:
+    """The newest 100 releases, newest first: time and, of private ones, the scale of the noise and ε spent by then.
+
+    next is what the next one would have: how many clients and examples, and how many changes since the last release.
+    """
+
+    def listing(connection: Connection) -> dict[str, Any]:
+        senders, examples = clients.totals(connection)
+        changes = newest_number(connection) - (service.current.sequence if service.current else 0)
+        rows = releases.history(connection, service.study.ledger(), RELEASES_PER_PAGE)
+        return {"releases": rows, "next": {"clients": senders, "examples": examples, "changes": changes}}
+
+    return await service.read(listing)
+
+
 async def release_now(service: ServiceDep) -> dict[str, int]:
     """Make a release now and return its version; refused in a private study, which releases by the clock alone."""
     if service.study.private:
@@ -264,8 +318,9 @@ async def release_now(service: ServiceDep) -> dict[str, int]:
 def example_bodies(study: Study) -> list[tuple[str, str, str, Any]]:
     """Bodies that a study accepts: path, method, kind and an example."""
     low, high = study.limits.y or (-1.0, 1.0)
-    catalogue, points = study.model.catalogue, study.points
-    x = catalogue.names[0] if catalogue else [0.0] * study.dimension if points is None else points[0].tolist()
+    catalogue, columns, points = study.model.catalogue, study.model.columns, study.points
+    x: Any = [0.0] * study.dimension if points is None else points[0].tolist()
+    x = catalogue.names[0] if catalogue else columns.example() if columns else x
     example = {"x": x, "y": (low + high) / 2, "noise": min(max(1.0, study.limits.noise[0]), study.limits.noise[1])}
     return [
         ("/v1/examples", "post", "NewExamples", {"examples": [{"id": "1", **example}]}),

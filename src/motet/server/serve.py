@@ -27,9 +27,10 @@ from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, Motet
 from motet.release.disclosed import Disclosed
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config, max_connections
+from motet.server.loading import Loaded, load_table
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.service import Service
-from motet.store import releases
+from motet.store import pins, releases
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
 from motet.store.store import Store
 from motet.study.study import Study
@@ -46,6 +47,18 @@ class OperatorToken:
     new: str | None = None  # the token itself, if this start made it
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A study that is served: its name, its address, what is not fixed yet, the operator's token if it is new, and what
+    a table added."""
+
+    name: str
+    address: str
+    not_fixed: str
+    new_token: str | None
+    loaded: Loaded | None
+
+
 def serve(
     path: Path,
     *,
@@ -55,13 +68,17 @@ def serve(
     keyfile: Path | None = None,
     log_format: LogFormat = "json",
     log_level: LogLevel = "info",
+    data: Path | None = None,
+    tokens: Path | None = None,
     show_token: Callable[[str], None],
-    show_ready: Callable[[str, str, str | None], None],
+    show_ready: Callable[[Ready], None],
 ) -> None:
     """Serve until a signal ends the process.
 
-    ``host`` and ``port`` replace those of the study file. ``show_token`` gets the operator's token if this start makes
-    one; in the plain log ``show_ready`` gets the study's name, its address and that token, when the server answers.
+    ``host`` and ``port`` replace those of the study file. ``data`` is a table of the operator's, whose clients are
+    enrolled with ``tokens`` in a new file, and whose rows are stored, before the study is served. ``show_token`` gets
+    the operator's token if this start makes one; in the plain log ``show_ready`` is called when the server
+    answers.
     """
     study = Study.load(path)
     _check_tls(certfile, keyfile)
@@ -75,16 +92,23 @@ def serve(
         tls=certfile is not None,
     )
     log_to_stderr(log_format, log_level)
-    store = _open(study)
+    store, not_fixed = _open(study)
     with store.refusing():
         token = operator_token(store, chosen, show_token)
+        loaded = None
+        if data is not None:
+            loaded = load_table(store, study, data, tokens or tokens_beside(path), now=time.time())
+            LOG.info(loaded.text)
+            not_fixed = study.not_fixed(loaded.fixed)
     address = _address(listener, "http" if certfile is None else "https")
 
     def announce() -> None:
         if log_format == "plain":
-            show_ready(study.name, address, token.new)
+            show_ready(Ready(study.name, address, not_fixed, token.new, loaded))
         else:
             LOG.info("serving %s at %s", study.name, address)
+            if not_fixed:
+                LOG.info(not_fixed)
         if certfile is None and not ip_address(listener.getsockname()[0]).is_loopback:
             LOG.warning("without TLS, tokens and examples cross the network unencrypted: use --certfile, or a proxy")
         if not study.private:
@@ -105,6 +129,11 @@ def serve(
         server.run()
     if not server.started:
         raise MotetError("the server did not start: its log has the reason")
+
+
+def tokens_beside(path: Path) -> Path:
+    """Where the tokens of a table's clients are written, unless another place is chosen."""
+    return path.with_name(f"{path.stem}-tokens.csv")
 
 
 def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
@@ -141,11 +170,11 @@ def _address(listener: socket.socket, scheme: str) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def _open(study: Study) -> Store:
-    """The study's database, made if there is none; its current release must be readable."""
+def _open(study: Study) -> tuple[Store, str]:
+    """The study's database, made if there is none, and what is not fixed yet; its current release must be readable."""
     store = Store(study.store_url, serving=True)
     with store.refusing():
-        releases.pin(store, study, now=time.time())
+        fixed = pins.pin(store, study, now=time.time())
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)
@@ -157,7 +186,7 @@ def _open(study: Study) -> Store:
             f"expected a database with a current release that can be read, got {cause}; check it: "
             f"motet verify {study.path}"
         ) from None
-    return store
+    return store, study.not_fixed(fixed)
 
 
 def chosen_token() -> str | None:

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from starlette.concurrency import run_in_threadpool
 
 from motet.errors import (
@@ -53,6 +55,7 @@ T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
 LATE_SECONDS = 300.0  # after which a release that is due is reported
 MAX_CACHED_CLIENTS = 100_000
+MEASURED_CLIENTS, MAX_MEASURED_EXAMPLES = 200, 200  # how many the operator's figures are of, and their examples
 MAX_ADDRESS_LETTERS = 64  # which a proxy may have from a client
 MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
 
@@ -69,7 +72,7 @@ class Service:
         reached: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.study, self.store = study, store
+        self.study, self.store, self.terms = study, store, study.terms
         self._loop = asyncio.get_running_loop()
         self.writer = Writer(store, reached=reached, answer=self._loop.call_soon_threadsafe)
         self.metrics = Metrics(
@@ -166,11 +169,37 @@ class Service:
             "dimension": study.dimension,
             "bounds": study.input_bounds,
             "limits": study.limits.model_dump(),
+            "table": study.table.model_dump(),
             "version": self.version,
             "next_release": releases.upcoming(connection, planned),
             "budget": None if budget is None else _budget(budget),
             "refused": (budget and budget.refusal) or releases.refusal(connection),
         }
+
+    async def figures(self) -> dict[str, Any]:
+        """For the operator: clients by their numbers of examples, what the clip expects of them, and whom it shortens.
+
+        The share of clients that it shortens is of some at random, and null without noise.
+        """
+        release = self.study.release
+        counted = await self.read(clients.clients_by_examples)
+        return {
+            "clients": [{"examples": examples, "clients": number} for examples, number in counted.items()],
+            "expected_examples": release.examples,
+            "center": release.center,
+            "shortened": await run_in_threadpool(self._shortened) if self.study.private else None,
+        }
+
+    def _shortened(self) -> float | None:
+        mechanism = self.study.mechanism()
+        assert mechanism is not None
+        with self.store.snapshot() as connection:
+            ids = clients.random_clients(connection, MEASURED_CLIENTS, most_examples=MAX_MEASURED_EXAMPLES)
+            rows = stored.of_clients(connection, ids)
+        each = (list(group) for _, group in groupby(rows, lambda row: row.client))
+        model, dimension = self.study.model, self.study.dimension
+        norms = mechanism.clip.norms(stored.triples(group, model, dimension) for group in each)
+        return float(np.mean(norms > 1)) if len(norms) else None
 
     # --- callers ---
 

@@ -16,7 +16,7 @@ import time
 import tomllib
 import zipfile
 import zlib
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,8 +28,9 @@ from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
 from motet.files import new_file, writing
 from motet.store.dialects import parse
-from motet.store.releases import contradiction, last_version
-from motet.store.store import read_only
+from motet.store.pins import contradiction, fix_promise, since
+from motet.store.releases import last_version
+from motet.store.store import Store, read_only
 from motet.study.study import Study
 from motet.text import MAX_TIME
 
@@ -71,17 +72,23 @@ class Manifest(BaseModel):
 
 
 def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
-    """Write a study's backup to a new file that only its owner can read; a server may run meanwhile."""
+    """Write a study's backup to a new file that only its owner can read; a server may run meanwhile.
+
+    Whoever restores it must count what may have been released since, so the first one fixes policy and budget.
+    """
     dialect, url = parse(study.store_url)
     if (database := dialect.file(url)) is None:
         raise InvalidStore(f"expected a study in a database file, got {dialect.name}: {dialect.backup_advice}")
-    with read_only(study):  # there is a database, and it is a study's
-        pass
+    with read_only(study) as connection:  # there is a database, and it is a study's
+        fixed = since(connection).promise
     with (
         writing(file, InvalidStore),
         new_file(file, InvalidStore) as handle,
         tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near,
     ):
+        if not fixed:
+            with closing(Store(study.store_url)) as store, store.refusing():
+                fix_promise(store, study)
         made, copy = time.time() if now is None else now, Path(near) / database.name
         dialect.copy(url, copy)
         version = _version(replace(study, store_url=url.set(database=str(copy)).render_as_string(hide_password=False)))

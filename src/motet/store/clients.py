@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import RowMapping, bindparam, delete, select, update
+from sqlalchemy import RowMapping, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidData, Unauthorized, UnknownTask
@@ -76,6 +76,30 @@ def list_clients(connection: Connection, after: str = "", limit: int = 1000) -> 
     chosen = select(clients.c.id, clients.c.name, clients.c.revoked, clients.c.count.label("examples"))
     page = chosen.where(clients.c.name > after).order_by(clients.c.name).limit(limit)
     return list(connection.execute(page).mappings())
+
+
+def totals(connection: Connection) -> tuple[int, int]:
+    """How many clients have examples, and how many examples all have: for the operator."""
+    chosen = select(func.count(), func.coalesce(func.sum(clients.c.count), 0)).where(clients.c.count > 0)
+    senders, total = connection.execute(chosen).one()
+    return int(senders), int(total)
+
+
+def all_clients(connection: Connection) -> Iterator[RowMapping]:
+    """Ids and names of all clients."""
+    return iter(connection.execute(select(clients.c.id, clients.c.name)).mappings())
+
+
+def clients_by_examples(connection: Connection) -> dict[int, int]:
+    """How many clients have so many examples: for the operator."""
+    counted = select(clients.c.count, func.count()).group_by(clients.c.count).order_by(clients.c.count)
+    return {row[0]: row[1] for row in connection.execute(counted)}
+
+
+def random_clients(connection: Connection, number: int, *, most_examples: int) -> list[str]:
+    """The ids of some clients who have examples, and not more than so many."""
+    some = select(clients.c.id).where(clients.c.count.between(1, most_examples)).order_by(func.random()).limit(number)
+    return list(connection.execute(some).scalars())
 
 
 def find_client(connection: Connection, name_or_id: str) -> RowMapping | None:

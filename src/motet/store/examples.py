@@ -20,6 +20,7 @@ from motet.errors import TooMany, Unauthorized, UnknownExample
 from motet.model.model import Model
 from motet.store.clients import INVALID_TOKEN, change_counts, require_token, summary
 from motet.store.log import append, lock, take_numbers
+from motet.store.pins import require_terms
 from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Connection, insert_rows, mark_deletion
 
@@ -64,11 +65,8 @@ def from_bytes(model: Model, stored: Sequence[bytes | bytearray]) -> Array:
 
 
 def inputs(model: Model, stored: Sequence[bytes | bytearray]) -> list[Any]:
-    """The inputs as they were sent: names, or lists of numbers."""
-    if not stored:
-        return []
-    rows = from_bytes(model, stored)
-    return rows.tolist() if model.catalogue is None else model.catalogue.name_rows(rows)
+    """The inputs as they were sent."""
+    return model.inputs(from_bytes(model, stored)) if stored else []
 
 
 def triples(stored: Sequence[Any], model: Model, dimension: int) -> tuple[Array, Array, Array]:
@@ -89,10 +87,13 @@ class Addition:
     columns: Sequence[Sequence[Any]]  # ids, inputs, outputs, noise: there may be many, so none is an object
     limit: int  # of examples per client
     token: str | None = None  # the hash of the client's: the addition is refused if it is not valid any more
+    terms: str | None = None  # of the server: it is refused under others too
 
     @classmethod
-    def of(cls, client: str, new: Iterable[Example], limit: int, token: str | None = None) -> Addition:
-        return cls(client, list(zip(*new)), limit, token)
+    def of(
+        cls, client: str, new: Iterable[Example], limit: int, token: str | None = None, terms: str | None = None
+    ) -> Addition:
+        return cls(client, list(zip(*new)), limit, token, terms)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -107,7 +108,7 @@ class Addition:
         new = list(reversed(by_id.values()))
         if not new:
             return Added(0, len(self), summary(connection, self.client).count)
-        (done,) = add_all(connection, [self.of(self.client, new, self.limit, self.token)])
+        (done,) = add_all(connection, [self.of(self.client, new, self.limit, self.token, self.terms)])
         return dataclasses.replace(done, duplicates=len(self) - len(new))
 
 
@@ -121,9 +122,12 @@ def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
 def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
     """All additions in a few statements.
 
-    Raises if an id was used, a token is not valid any more, or a client is unknown or would have too many.
+    Raises if an id was used, a token is not valid any more, the terms are others, or a client is unknown or would have
+    too many.
     """
     first = take_numbers(connection, len(additions))
+    for terms in {addition.terms for addition in additions} - {None}:
+        require_terms(connection, str(terms))
     totals = Counter[str]()
     for addition in additions:
         totals[addition.client] += len(addition)
@@ -148,8 +152,11 @@ def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added
 # --- replacing and removing ---
 
 
-def replace(connection: Connection, client: str, example: Example) -> None:
-    """Put another example in the place of a stored one."""
+def replace(connection: Connection, client: str, example: Example, terms: str | None = None) -> None:
+    """Put another example in the place of a stored one; ``terms`` are the server's."""
+    if terms is not None:
+        lock(connection)
+        require_terms(connection, terms)
     _alter(connection, "replace", client, example.id, {"x": example.x, "y": example.y, "noise": example.noise})
 
 

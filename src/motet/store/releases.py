@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from sqlalchemy import case, func, select, update
@@ -27,35 +28,6 @@ from motet.study.pins import pinned_seconds
 from motet.study.study import Study
 from motet.text import MAX_TIME
 
-# --- the study's settings, fixed at the first start ---
-
-
-def pin(store: Store, study: Study, *, now: float) -> None:
-    """On the first start, store the settings that may not change later and schedule the first release; on later starts,
-    refuse a study that contradicts them."""
-    with store.transaction() as connection:
-        first_start = setting(connection, "pinned") is None
-        if not first_start and (reason := contradiction(connection, study)) is not None:
-            raise InvalidStore(
-                f"{study.path}: {reason}; this database was created with another setting: change it back, "
-                "or start with a new database"
-            )
-        if first_start:
-            due = now + study.release.seconds
-        else:  # a longer time between releases counts from the last time of the schedule before it
-            due = latest(next_release(connection), shortest_interval(connection, study), now=now)
-        set_next_release(connection, due)
-        if setting(connection, "pinned") != (pinned := study.pinned()):
-            chain.check(connection)
-            put(connection, "pinned", pinned)
-            chain.append(connection, "start", chain.pins(connection))
-
-
-def contradiction(connection: Connection, study: Study) -> str | None:
-    """Why a study contradicts the settings of the first start, naming the key; None if it does not."""
-    return study.contradicts(setting(connection, "pinned") or "")
-
-
 # --- the schedule ---
 
 
@@ -71,7 +43,8 @@ def next_release(connection: Connection) -> float:
 
 
 def shortest_interval(connection: Connection, study: Study) -> float:
-    """Seconds between two releases that no later edit of the study file can shorten, if it is private."""
+    """Seconds between two releases; those of the last start if the study is private, until another start has pinned
+    a longer time."""
     seconds = pinned_seconds(setting(connection, "pinned") or "{}") if study.private else None
     return study.release.seconds if seconds is None else seconds
 
@@ -171,6 +144,7 @@ class NewRelease(StoredRelease):
     noisy_sum: Integers | None = None
     scale: float | None = None  # of the noise
     charged: tuple[str, ...] = ()  # the clients in it, if each has a budget of its own
+    coordinates: Coordinates | None = None  # of the noisy sum
 
 
 def current(connection: Connection) -> StoredRelease | None:
@@ -183,6 +157,24 @@ def current(connection: Connection) -> StoredRelease | None:
 def current_version(connection: Connection) -> int:
     """Of the newest release; 0 before the first."""
     return connection.execute(select(func.max(releases.c.version))).scalar() or 0
+
+
+def history(connection: Connection, planned: Ledger | None, limit: int) -> list[dict[str, Any]]:
+    """The newest releases first: version, time, and of private ones the scale of the noise and ε spent by then."""
+    charged = ledger_rows.alias()
+    until = select(func.count(charged.c.version)).where(charged.c.version <= releases.c.version).scalar_subquery()
+    rows = releases.outerjoin(ledger_rows, releases.c.version == ledger_rows.c.version)
+    chosen = select(releases.c.version, releases.c.made, ledger_rows.c.scale, until.label("charges")).select_from(rows)
+    newest = connection.execute(chosen.order_by(releases.c.version.desc()).limit(limit))
+    return [
+        {
+            "version": row.version,
+            "made": row.made,
+            "scale": row.scale,
+            "spent": None if planned is None else replace(planned, releases_made=row.charges).epsilon_spent,
+        }
+        for row in newest
+    ]
 
 
 def last_version(connection: Connection) -> int:
@@ -213,6 +205,7 @@ def publish(
         content = chain.release(row)
         if new.scale is not None:
             content |= _charge(connection, {new.version: new.scale}, new.charged)
+            _fix_coordinates(connection, new.coordinates)
         reached("ledger")
         connection.execute(releases.insert().values(**row))
         chain.append(connection, "release", content)
@@ -236,16 +229,25 @@ def noisy_sums(connection: Connection) -> list[Integers]:
     return [np.frombuffer(noisy, dtype="<i8").astype(np.int64) for noisy in connection.execute(sums).scalars()]
 
 
-def fix_coordinates(connection: Connection, coordinates: Coordinates) -> None:
-    """Noisy sums add up only in the coordinates of the first of them: store these, or refuse others."""
-    stored = setting(connection, "coordinates")
-    if stored is None:
-        put(connection, "coordinates", json.dumps(coordinates.fingerprint.tolist()))
-    elif not coordinates.matches(np.array(json.loads(stored))):
+def check_coordinates(connection: Connection, coordinates: Coordinates) -> None:
+    """Noisy sums add up only in the coordinates of the first of them: refuse others."""
+    stored = _stored_coordinates(connection)
+    if stored is not None and not coordinates.matches(np.array(json.loads(stored))):
         raise InvalidStore(
             "the linear algebra of this machine finds other coordinates than those of the earlier noisy sums: "
             "make the releases on a machine like the one that made the first"
         )
+
+
+def _stored_coordinates(connection: Connection) -> str | None:
+    """None before the first noisy sum: until then the model may change."""
+    first = connection.execute(select(releases.c.version).where(releases.c.noisy.is_not(None)).limit(1)).scalar()
+    return None if first is None else setting(connection, "coordinates")
+
+
+def _fix_coordinates(connection: Connection, coordinates: Coordinates | None) -> None:
+    if coordinates is not None and _stored_coordinates(connection) is None:
+        put(connection, "coordinates", json.dumps(coordinates.fingerprint.tolist()))
 
 
 def budget(connection: Connection, planned: Ledger) -> Ledger:
@@ -302,7 +304,10 @@ class Gap:
 
 def gaps(connection: Connection) -> list[Gap]:
     """The gap of every restored backup that this database comes from, oldest first."""
-    return [Gap(**one) for one in json.loads(setting(connection, "restored") or "[]")]
+    try:
+        return [Gap(**one) for one in json.loads(setting(connection, "restored") or "[]")]
+    except (ValueError, TypeError):
+        raise InvalidStore(chain.BROKEN) from None
 
 
 def skip(connection: Connection, gap: Gap, planned: Ledger | None) -> None:

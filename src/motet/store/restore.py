@@ -1,8 +1,8 @@
 """A backup restored, so that nothing is spent twice and no version has two meanings.
 
-Releases made after the backup are not in it. The clock limits how many there can be, since the time between releases of
-a private study never becomes shorter. All of them count as made: their versions are skipped, and a private study's
-ledger is charged for them.
+Releases made after the backup are not in it. The clock limits how many there can be: from a backup on the budget of a
+private study stays, and its time between releases never becomes shorter. All of them count as made: their versions are
+skipped, and a private study's ledger is charged for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from motet.errors import InvalidData, InvalidStore, MotetError
 from motet.files import writing
-from motet.store import releases
+from motet.store import pins, releases
 from motet.store.backup import MAX_VERSION, Manifest, extract
 from motet.store.dialects import parse
 from motet.store.releases import Gap
@@ -70,7 +70,7 @@ def _skip_gap(study: Study, manifest: Manifest, last: int | None, now: float) ->
     try:
         store = Store(study.store_url)
         with closing(store), store.transaction() as connection:
-            if (reason := releases.contradiction(connection, study)) is not None:
+            if (reason := pins.contradiction(connection, study)) is not None:
                 raise InvalidStore(f"{study.path.name}: {reason}; this backup cannot be served")
             due = releases.next_release(connection)
             gap = _gap(connection, study, manifest, due, last, now)

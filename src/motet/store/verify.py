@@ -20,8 +20,9 @@ from motet.store import chain
 from motet.store.chain import SHOWN_LETTERS
 from motet.store.dialects import dialect_of
 from motet.store.log import newest_number
+from motet.store.pins import contradiction
 from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
-from motet.store.releases import Gap, contradiction, current_ledger, gaps
+from motet.store.releases import Gap, current_ledger, gaps
 from motet.store.schema import PRESENT, clients, examples, log, participations, releases
 from motet.store.schema import ledger as ledger_rows
 from motet.store.store import Connection, read_only, schema_version
@@ -75,7 +76,7 @@ def _database(connection: Connection, _: Study) -> Finding:
 
 def _study_file(connection: Connection, study: Study) -> Finding:
     reason = contradiction(connection, study)
-    return Finding([] if reason is None else [reason], f"{study.path.name} has the settings of the first start")
+    return Finding([] if reason is None else [reason], f"{study.path.name} agrees with all that is fixed")
 
 
 def _log(connection: Connection, _: Study) -> Finding:

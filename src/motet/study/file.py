@@ -22,6 +22,7 @@ from motet.model.basis import BASES
 from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import (
     MAX_BASIS_POINTS,
+    OTHER_COLUMNS,
     BasisSection,
     File,
     Inputs,
@@ -29,6 +30,7 @@ from motet.study.schema import (
     ModelSection,
     Release,
     Section,
+    TableSection,
     basis_kinds,
     expected,
 )
@@ -86,6 +88,7 @@ def parse(text: str) -> File:
     except (ValueError, RecursionError) as error:
         raise InvalidStudy(f"expected TOML, got a line that is not: {error}; correct that line") from None
     _check_inputs(file.inputs)
+    _check_table(file.table, file.inputs)
     _check_basis(file.basis, file.inputs)
     _check_model(file.model)
     if file.release.policy == "private":
@@ -97,21 +100,42 @@ def parse(text: str) -> File:
 
 
 def _check_inputs(inputs: Inputs) -> None:
-    either = 'catalogue = "file.csv" or dimension = 2'
-    if inputs.catalogue is None and inputs.dimension is None:
-        raise InvalidStudy(f"expected {either}, got neither", where="inputs")
-    if inputs.catalogue is not None and inputs.dimension is not None:
-        raise InvalidStudy(f"expected {either}, got both", where="inputs.dimension")
+    either = 'columns = [{ name = "hours", … }], catalogue = "file.csv" or dimension = 2'
+    forms = [key for key in ("columns", "catalogue", "dimension") if getattr(inputs, key) is not None]
+    if not forms:
+        raise InvalidStudy(f"expected {either}, got none of them", where="inputs")
+    if len(forms) > 1:
+        raise InvalidStudy(f"expected one of {either}, got {' and '.join(forms)}", where=f"inputs.{forms[-1]}")
     if inputs.normalise and inputs.catalogue is None:
         raise InvalidStudy("expected only with a catalogue; remove it", where="inputs.normalise")
     if inputs.bounds is None:
         return
+    if inputs.columns is not None:
+        raise InvalidStudy("expected bounds at each of the columns; move them there", where="inputs.bounds")
     if inputs.dimension is None:
         raise InvalidStudy("expected only with a dimension, got a catalogue; remove them", where="inputs.bounds")
     if (pairs := len(inputs.bounds)) not in (1, inputs.dimension):
         raise InvalidStudy(
             f"expected one pair, or {inputs.dimension} (inputs.dimension), got {pairs}", where="inputs.bounds"
         )
+
+
+def _check_table(table: TableSection, inputs: Inputs) -> None:
+    """Columns of a table that are not inputs have names of their own, and none that predictions get.
+
+    Clients and items may be in a column ``id``: then rows have no ids of their own.
+    """
+    roles = {"client": table.client, "target": table.target} | ({"name": table.name} if inputs.catalogue else {})
+    for key, column in roles.items():
+        is_other = column in OTHER_COLUMNS and not (column == "id" and key != "target")
+        if list(roles.values()).count(column) > 1 or is_other:
+            raise InvalidStudy(f"expected a column of its own, got {brief(column)}", where=f"table.{key}")
+    for name in (column.get("name") for column in inputs.columns or ()):
+        if name in OTHER_COLUMNS or name in roles.values():
+            key = next((f"table.{key}" for key, column in roles.items() if column == name), "")
+            advice = f"rename it, or set {key}" if key else "rename it"
+            refusal = f"an input may not be called {brief(name)}, the name of another column of tables: {advice}"
+            raise InvalidStudy(refusal, where="inputs.columns")
 
 
 def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
@@ -124,18 +148,19 @@ def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
             raise InvalidStudy(f"missing; expected {expected(basis, key)}", where=f"basis.{key}")
         if not taken and getattr(basis, key) is not None:
             raise _wrong_kind(basis, key, key)
-    for key in ("points", "grid"):
-        if not getattr(basis, key):
-            continue
+    ways = [key for key in ("points", "grid", "spread") if getattr(basis, key)]
+    for key in ways:
         if not takes_points:
             raise _wrong_kind(basis, "points", key)
         if inputs.catalogue is not None:
             refusal = "expected none with a catalogue, whose items are the points; remove it"
             raise InvalidStudy(refusal, where=f"basis.{key}")
-    if basis.points is not None and basis.grid:
-        raise InvalidStudy("expected points or a grid, got both; remove one", where="basis.grid")
+    if len(ways) > 1:
+        raise InvalidStudy(f"expected points, a grid or spread, got {' and '.join(ways)}", where=f"basis.{ways[-1]}")
+    if takes_points and inputs.catalogue is None and not ways:
+        raise InvalidStudy(f"missing; expected {expected(basis, 'points')}; or a grid; or spread", where="basis.points")
     if takes_points and inputs.dimension is not None:
-        _check_points(basis, inputs.dimension)
+        check_points(basis, inputs.dimension)
 
 
 def _unknown_kind(kind: str) -> InvalidStudy:
@@ -150,20 +175,20 @@ def _wrong_kind(basis: BasisSection, setting: str, key: str) -> InvalidStudy:
     return InvalidStudy(f"expected {kinds}, got {brief(basis.kind)}; change it, or remove {key}", where="basis.kind")
 
 
-def _check_points(basis: BasisSection, dimension: int) -> None:
-    if basis.points is None and not basis.grid:
-        raise InvalidStudy(f"missing; expected {expected(basis, 'points')}; or a grid", where="basis.points")
+def check_points(basis: BasisSection, dimension: int) -> None:
+    """Raises unless points and grid are of inputs of so many numbers."""
     for row in basis.points or ():
         if len(row) != dimension:
             raise InvalidStudy(
-                f"expected points of as many numbers as inputs.dimension, {dimension}, got {brief(list(row))}",
+                f"expected points of {dimension} numbers, as inputs have, got {brief(list(row))}",
                 where="basis.points",
             )
     if not basis.grid:
         return
     if len(basis.grid) not in (1, dimension):
         raise InvalidStudy(
-            f"expected one table, or {dimension} (inputs.dimension), got {len(basis.grid)}", where="basis.grid"
+            f"expected one table, or {dimension}, one for each number of an input, got {len(basis.grid)}",
+            where="basis.grid",
         )
     if math.prod(grid.count for grid in basis.grids(dimension)) > MAX_BASIS_POINTS:
         refusal = f"expected at most {MAX_BASIS_POINTS} points in all; take smaller counts"

@@ -71,7 +71,8 @@ def _rows(value: Any) -> tuple[tuple[float, ...], ...]:
 
 def _bias(value: Any) -> Any:
     columns = value if isinstance(value, list) else []
-    _refuse_unless(value in BIASES or (bool(columns) and all(is_whole_number(k) for k in columns)))
+    named = all(isinstance(k, str) for k in columns) or all(is_whole_number(k) for k in columns)
+    _refuse_unless(value in BIASES or (bool(columns) and named))
     return value
 
 
@@ -132,8 +133,9 @@ class ModelSection(Section):
     )
     alpha: Annotated[Number, Field(ge=0, le=1)] | None = Field(default=None, description="a number from 0 to 1")
     sigma2: Positive | None = Field(default=None, description="a number above 0")
-    bias: Annotated[Bias, PlainValidator(_bias)] = Field(
-        default="constant", description='"none", "constant" or "linear", or a list of column numbers such as [0, 2]'
+    bias: Annotated[Bias | tuple[str, ...], PlainValidator(_bias)] = Field(
+        default="constant",
+        description='"none", "constant" or "linear", or a list of inputs such as ["hours"] or of column numbers',
     )
 
 
@@ -142,10 +144,29 @@ class Inputs(Section):
     dimension: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None, description="a whole number from 1 to 1000"
     )
+    columns: list[dict[str, Any]] | None = Field(
+        default=None, description='a list of inputs such as { name = "hours", bounds = [0.0, 24.0], unit = "h" }'
+    )
     normalise: bool = Field(default=False, description="true or false")
     bounds: Pairs | None = Field(
         default=None, description="[lowest, highest] for all columns, or a list with one such pair for each"
     )
+
+
+OTHER_COLUMNS = {  # of tables, whatever the study
+    "id": "ids of examples",
+    "noise": "noise variances of examples",
+    "mean": "predictions",
+    "std": "standard deviations of predictions",
+}
+
+
+class TableSection(Section):
+    """The columns of clients' tables that are not inputs."""
+
+    client: Line = Field(default="client", description="the column that names each row's client")
+    target: Line = Field(default="y", description="the column of outputs")
+    name: Line = Field(default="name", description="the column of the items' names, if there is a catalogue")
 
 
 class Grid(Section):
@@ -157,7 +178,8 @@ class Grid(Section):
 class BasisSection(Section):
     """A kind of basis, and a key for every setting that one of them has; ``grid`` is another way to write ``points``.
 
-    A study file may choose a kind if each of its settings has a key here, None by default.
+    A study file may choose a kind if each of its settings has a key here, None by default. ``spread`` is a third way:
+    so many points between the bounds of the inputs.
     """
 
     kind: str = Field(default="growing", description='a kind of basis such as "landmarks"')
@@ -167,6 +189,9 @@ class BasisSection(Section):
     )
     grid: Annotated[tuple[Grid, ...], BeforeValidator(_listed)] = Field(
         default=(), description="{ from = 0.0, to = 1.0, count = 10 }, or a list with one such table for each column"
+    )
+    spread: Annotated[int, Field(ge=2, le=MAX_BASIS_POINTS)] | None = Field(
+        default=None, description=f"a whole number from 2 to {MAX_BASIS_POINTS}, of points spread between the bounds"
     )
 
     def table(self, dimension: int) -> Array | None:
@@ -184,7 +209,7 @@ class BasisSection(Section):
     @classmethod
     def settings(cls) -> list[str]:
         """The keys that are settings of a basis."""
-        return [key for key in cls.model_fields if key not in ("kind", "grid")]
+        return [key for key in cls.model_fields if key not in ("kind", "grid", "spread")]
 
 
 def basis_kinds(*settings: str) -> list[str]:
@@ -222,6 +247,8 @@ class Release(Section):
         default=5, ge=1, le=200, description="a whole number from 1 to 200, as many as a client may have"
     )
 
+    center: Number = Field(default=0.0, description="a number, a typical output")
+
     @property
     def seconds(self) -> float:
         """Between two releases."""
@@ -257,7 +284,8 @@ class Server(Section):
 class File(Section):
     study: About = Field(description="a section with a name")
     model: ModelSection = Field(description="a section with alpha, lam, common and individual")
-    inputs: Inputs = Field(description="a section with a catalogue or a dimension")
+    inputs: Inputs = Field(description="a section with columns, a catalogue or a dimension")
+    table: TableSection = Field(default_factory=TableSection, description="a section")
     basis: BasisSection = Field(default_factory=BasisSection, description="a section")
     limits: Limits = Field(default_factory=Limits, description="a section")
     release: Release = Field(default_factory=Release, description="a section")

@@ -7,25 +7,30 @@ defaults.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from motet.arrays import Array
-from motet.errors import InvalidStudy
-from motet.model.basis import BASES, BasisSpec
+from motet.errors import InvalidModel, InvalidStudy
+from motet.model.basis import BASES, BasisSpec, Bias
 from motet.model.catalogue import Catalogue
+from motet.model.columns import Columns
 from motet.model.model import Model
 from motet.model.spec import from_spec
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
-from motet.study.file import blaming, one_line, parse, read_text
-from motet.study.pins import contradiction, pinned
+from motet.study.file import blaming, check_points, one_line, parse, read_text
+from motet.study.pins import RELEASED, Since, contradiction, not_fixed, pinned, terms
 from motet.study.range import largest_input
-from motet.study.schema import FILE_URL, BasisSection, File, Inputs, Limits, Release, Server
+from motet.study.schema import FILE_URL, BasisSection, File, Inputs, Limits, Release, Server, TableSection
+from motet.study.spread import spread_points
+from motet.text import brief
 
 SIMULATED_INPUTS = 400  # spread between public bounds, for clients that a private study simulates
 MAX_POINTS_CHECKED = 100  # of the public points, when a study is loaded; the mechanism uses all of them
@@ -43,6 +48,7 @@ class Study:
     limits: Limits
     release: Release
     server: Server
+    table: TableSection
     store_url: str = field(repr=False)  # may have a password
 
     @classmethod
@@ -51,18 +57,17 @@ class Study:
         text = read_text(path)
         with one_line(path.name):
             file = parse(text)
-            catalogue = _catalogue(file.inputs, path.parent)
-            dimension = file.inputs.dimension or 1 + len(catalogue.features if catalogue else ())
-            bounds = file.inputs.bounds
+            model, bounds = _model(file, path.parent)
             study = cls(
                 path=path,
                 name=file.study.name,
-                model=_model(file, catalogue, dimension),
-                dimension=dimension,
-                bounds=bounds * dimension if bounds is not None and len(bounds) == 1 else bounds,
+                model=model,
+                dimension=file.inputs.dimension or model.dimension or 1,
+                bounds=bounds,
                 limits=file.limits,
                 release=file.release,
                 server=file.server,
+                table=file.table,
                 store_url=_resolved(file.store.url or f"sqlite:///{path.stem}.db", path.parent),
             )
             if study.private:
@@ -81,8 +86,9 @@ class Study:
         """
         if self.bounds is not None or self.model.catalogue is not None:
             return self.bounds
-        largest = largest_input(self.model, self.dimension, self.limits.noise[0])
-        return ((-largest, largest),) * self.dimension
+        largest, columns = largest_input(self.model, self.dimension, self.limits.noise[0]), self.model.columns
+        computable = (-largest, largest)
+        return (computable,) * self.dimension if columns is None else columns.bounds_or(computable)
 
     # --- private releases ---
 
@@ -93,7 +99,8 @@ class Study:
     @cached_property
     def _mechanism(self) -> Mechanism:
         with one_line(self.path.name), blaming("basis"):
-            return Mechanism(self.model, examples=self.release.examples, points=self.points)
+            release = self.release
+            return Mechanism(self.model, examples=release.examples, points=self.points, center=release.center)
 
     def ledger(self) -> Ledger | None:
         """The whole budget, nothing of it spent; None without noise."""
@@ -106,10 +113,7 @@ class Study:
     def points(self) -> Array | None:
         """Public inputs that clients may have: the catalogue, the points of the basis, or random ones within the
         bounds."""
-        if self.model.public_points is not None or self.bounds is None:
-            return self.model.public_points
-        low, high = np.array(self.bounds).T
-        return np.asarray(low + (high - low) * np.random.default_rng(0).random((SIMULATED_INPUTS, self.dimension)))
+        return public_points(self.model, self.bounds)
 
     def _check_private(self) -> None:
         """Refuse, on a few of the points, what a private release would refuse on all of them."""
@@ -123,11 +127,15 @@ class Study:
         few = None if points is None else points[:MAX_POINTS_CHECKED]
         if model.basis is not None:
             model = replace(model, basis=model.basis.at_most(MAX_POINTS_CHECKED))
+        if self.release.center and model.bias == "none":
+            raise InvalidStudy(
+                "without a bias outputs are about 0: remove it, or choose a bias", where="release.center"
+            )
         keys = {"basis": "basis.kind", "alpha": "model.alpha", "bias": "model.bias", "sigma2": "model.sigma2"}
         with blaming("model", keys):
             Coordinates.of(model, few)
 
-    # --- settings that a start pins ---
+    # --- settings that the database keeps ---
 
     def pinned(self) -> str:
         """Policy, budget, model, basis, inputs and limits, in one canonical text."""
@@ -135,12 +143,66 @@ class Study:
             self.model, dimension=self.dimension, bounds=self.bounds, limits=self.limits, release=self.release
         )
 
-    def contradicts(self, pinned: str) -> str | None:
-        """Why this study may not go on with settings that an earlier start pinned, naming the key; None if it may.
+    @property
+    def terms(self) -> str:
+        """A digest of what clients send under: inputs, limits and promise."""
+        return terms(self.pinned())
 
-        If it may under ``exact``, pin again: appended rows of the catalogue are then fixed as well.
+    def contradicts(self, pinned: str, since: Since = RELEASED) -> str | None:
+        """Why this study may not go on with the settings of the last start, naming the key; None if it may.
+
+        If it may, pin again: what was changed is then fixed as well, such as appended rows of the catalogue.
         """
-        return contradiction(pinned, self.pinned(), self.model.catalogue)
+        return contradiction(pinned, self.pinned(), self.model.catalogue, since)
+
+    def not_fixed(self, since: Since) -> str:
+        """What an edited study file may still change, and until when, in one line; empty if nothing."""
+        return not_fixed(self.release.policy, since)
+
+
+def public_points(model: Model, bounds: Sequence[Sequence[float]] | None) -> Array | None:
+    """Inputs that a private study simulates clients at, from public knowledge; None if there is too little of it."""
+    if model.public_points is not None or bounds is None:
+        return model.public_points
+    if model.columns is not None:
+        return spread_points([(low, high) for low, high in bounds], model.columns, SIMULATED_INPUTS)
+    low, high = np.array(bounds).T
+    return np.asarray(low + (high - low) * np.random.default_rng(0).random((SIMULATED_INPUTS, len(low))))
+
+
+def _model(file: File, folder: Path) -> tuple[Model, tuple[tuple[float, float], ...] | None]:
+    """The model, built step by step so that a refusal names its key; and the bounds of the inputs' numbers."""
+    section, inputs = file.model, file.inputs
+    catalogue, columns = _catalogue(inputs, folder), _columns(inputs)
+    if columns is not None:
+        dimension, bounds = columns.width, columns.bounds
+    else:
+        dimension = inputs.dimension or 1 + len(catalogue.features if catalogue else ())
+        bounds = inputs.bounds if inputs.bounds is None or len(inputs.bounds) > 1 else inputs.bounds * dimension
+    about: dict[str, Any] = {"catalogue": catalogue, "columns": columns}
+    kernels = {}
+    for key, spec in (("common", section.common), ("individual", section.individual)):
+        with blaming(f"model.{key}"):
+            kernels[key] = None if spec is None else from_spec(_numbered(spec, columns))
+            if spec is not None:
+                Model(None, kernels[key], 1.0, 1.0, **about).check_dimension(dimension)
+    with blaming("model.bias"):
+        bias = _slopes(section.bias, columns)
+        Model(None, kernels["individual"], 1.0, 1.0, bias, **about).check_dimension(dimension)
+    with blaming("basis" if file.basis.rank is None else "basis.rank"):
+        basis = _basis(file.basis, catalogue, columns, bounds, dimension)
+    with blaming("basis.kind"):
+        model = Model(
+            **kernels,
+            alpha=0.0 if section.alpha is None else section.alpha,
+            lam=section.lam,
+            bias=bias,
+            sigma2=section.sigma2,
+            basis=basis,
+            **about,
+        )
+        model.check_dimension(dimension)
+    return model, bounds
 
 
 def _catalogue(inputs: Inputs, folder: Path) -> Catalogue | None:
@@ -150,40 +212,60 @@ def _catalogue(inputs: Inputs, folder: Path) -> Catalogue | None:
         return Catalogue.from_csv(folder / inputs.catalogue, normalise=inputs.normalise)
 
 
-def _model(file: File, catalogue: Catalogue | None, dimension: int) -> Model:
-    """The model, built step by step so that a refusal names its key."""
-    section = file.model
-    kernels = {}
-    for key, spec in (("common", section.common), ("individual", section.individual)):
-        with blaming(f"model.{key}"):
-            kernels[key] = None if spec is None else from_spec(spec)
-            if spec is not None:
-                Model(None, kernels[key], 1.0, 1.0, catalogue=catalogue).check_dimension(dimension)
-    with blaming("model.bias"):
-        Model(None, kernels["individual"], 1.0, 1.0, section.bias, catalogue=catalogue).check_dimension(dimension)
-    with blaming("basis" if file.basis.rank is None else "basis.rank"):
-        basis = _basis(file.basis, catalogue, dimension)
-    with blaming("basis.kind"):
-        model = Model(
-            **kernels,
-            alpha=0.0 if section.alpha is None else section.alpha,
-            lam=section.lam,
-            bias=section.bias,
-            sigma2=section.sigma2,
-            basis=basis,
-            catalogue=catalogue,
-        )
-        model.check_dimension(dimension)
-    return model
+def _columns(inputs: Inputs) -> Columns | None:
+    with blaming("inputs.columns"):
+        return None if inputs.columns is None else Columns.from_spec(inputs.columns)
 
 
-def _basis(section: BasisSection, catalogue: Catalogue | None, dimension: int) -> BasisSpec | None:
+def _numbered(spec: Any, columns: Columns | None) -> Any:
+    """A kernel's specification with numbers in place of the names of inputs."""
+    if isinstance(spec, list):
+        return [_numbered(part, columns) for part in spec]
+    if not isinstance(spec, dict):
+        return spec
+    spec = {key: _numbered(value, columns) if key == "of" else value for key, value in spec.items()}
+    chosen = spec.get("columns")
+    if isinstance(chosen, list) and any(isinstance(one, str) for one in chosen):
+        spec["columns"] = [place for one in chosen for place in _places(one, columns)]
+    return spec
+
+
+def _places(name: Any, columns: Columns | None) -> list[Any]:
+    if not isinstance(name, str):
+        return [name]
+    if columns is None:
+        raise InvalidModel(f"{brief(name)} is a name, and the inputs have none: give inputs.columns, or a number")
+    return columns.places(name)
+
+
+def _slopes(bias: Any, columns: Columns | None) -> Bias:
+    """A bias with column numbers; of a category without its first value, which the constant has."""
+    if isinstance(bias, str):
+        return bias  # type: ignore[return-value]
+    each = [_places(one, columns) for one in bias]
+    return [place for places in each for place in (places[1:] if len(places) > 1 else places)]
+
+
+def _basis(
+    section: BasisSection,
+    catalogue: Catalogue | None,
+    columns: Columns | None,
+    bounds: tuple[tuple[float, float], ...] | None,
+    dimension: int,
+) -> BasisSpec | None:
     if section.kind == "growing":
         return None
     kind = BASES[section.kind]
     settings = {name: getattr(section, name) for name in kind.settings()}
-    if "points" in settings:
-        settings["points"] = section.table(dimension) if catalogue is None else catalogue
+    if "points" in settings and catalogue is not None:
+        settings["points"] = catalogue
+    elif "points" in settings and section.spread is not None:
+        if bounds is None:
+            raise InvalidStudy("expected bounds of every input, between which to spread points", where="basis.spread")
+        settings["points"] = spread_points(bounds, columns, section.spread)
+    elif "points" in settings:
+        check_points(section, dimension)
+        settings["points"] = section.table(dimension)
     return kind(**settings)
 
 

@@ -1,12 +1,18 @@
-"""A new study file: every key, what it takes, and values that load. ``Draft`` writes one, ``template`` is its text."""
+"""The text of a new study file: every section and key, each with a comment that says what it means and why this value.
+
+``Draft`` writes one from a few choices, without data; ``proposal`` writes one that is right for a table.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,178 +22,274 @@ from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
 from motet.study.study import Study
 
+MAX_COMMENT_LETTERS = 70  # behind a value; a longer comment goes above it
+MAX_LINE_LETTERS = 110
 MAX_ITEMS_COMPARED = 500  # for a length scale
-LINEAR = '{ kernel = "dot_product", sigma_0 = 1.0 }'
-NAMES_ALONE = '{ kernel = "identity" }'
+MAX_NAMED_RANK = 400  # of a catalogue without features, each of whose items is a direction of its own
+FEATURE_RANK = 40  # of a catalogue with features
 GRID_COUNTS = (25, 7, 4)  # points of a grid in every column, for 1, 2 and 3 columns
+RANGE_DEVIATIONS = 8.0  # the range of outputs in standard deviations of the average, if nothing else is known
+
+Policy: TypeAlias = Literal["private", "exact"]
+
+
+class Entry(NamedTuple):
+    """A value of a study file, and why."""
+
+    value: Any
+    comment: str = ""
+
+
+Sections: TypeAlias = dict[str, dict[str, Entry]]
+
+
+# --- text ---
+
+
+def text(sections: Sections, heading: str, comments: Mapping[str, str]) -> str:
+    """A study file; ``comments`` are behind the names of sections."""
+    lines = [f"# {line}" for line in heading.splitlines()]
+    for section, entries in sections.items():
+        comment = comments.get(section, "")
+        lines += ["", f"[{section}]" + (f"   # {comment}" if comment else "")]
+        for key, entry in entries.items():
+            lines += _entry_lines(key, entry)
+    return "\n".join(lines) + "\n"
+
+
+def _entry_lines(key: str, entry: Entry) -> list[str]:
+    line = f"{key} = {toml(entry.value)}"
+    if not entry.comment:
+        return [line]
+    if len(entry.comment) <= MAX_COMMENT_LETTERS and len(line) < MAX_COMMENT_LETTERS and "\n" not in line:
+        return [f"{line}   # {entry.comment}"]
+    return [*textwrap.wrap(entry.comment, MAX_LINE_LETTERS, initial_indent="# ", subsequent_indent="# "), line]
+
+
+class Listed(list[Entry]):
+    """A list with a line for each part, and a comment behind it."""
+
+
+def toml(value: Any) -> str:
+    """A value of TOML."""
+    if isinstance(value, Listed):
+        parts = "".join(f"  {toml(part)},{f'   # {why}' if why else ''}\n" for part, why in value)
+        return f"[\n{parts}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key} = {toml(one)}' for key, one in value.items())} }}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value)
+
+
+def rounded(number: float, digits: int = 4) -> float:
+    """A number with so many digits, as people write settings."""
+    return float(f"{number:.{digits}g}")
+
+
+def rounded_share(share: float) -> float:
+    """A number from 0 to 1, rounded so that neither it nor what is left of 1 changes: 0.99999 leaves 0.00001, not 0."""
+    return rounded(share) if share < 0.5 else round(1 - rounded(1 - share), 15)
+
+
+# --- what every study file has ---
+
+HEADING = "A study of Motet: what is learned, of which inputs, and what is promised to clients."
+COMMENTS = {
+    "model": "f = average + shift of each client",
+    "inputs": 'columns; or catalogue = "items.csv", with normalise; or dimension = 2, with bounds',
+    "table": "columns of clients' tables that are not inputs",
+    "basis": "growing (exact only), landmarks, eigen (rank), features (linear); of points, a grid, or spread = 100",
+    "limits": "public; examples outside them are refused",
+}
+KERNEL_LIST = f"Kernels: {', '.join(KERNELS)}, and {', '.join(COMPOSITES)} of others; columns = [...] chooses inputs."
+
+
+def promise(policy: Policy, epsilon: float, releases: int, every: str, *, examples: Entry, center: Entry) -> Any:
+    """The section of the releases."""
+    return {
+        "policy": Entry(
+            policy, "private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other"
+        ),
+        "every": Entry(
+            every, "30s, 15m, 12h, 1d; after a private release or a backup it may become longer, not shorter"
+        ),
+        "epsilon": Entry(epsilon, "privacy budget of all releases together: smaller is more private"),
+        "delta": Entry(1e-5, "well below one over the number of clients"),
+        "releases": Entry(releases, "how many releases share epsilon"),
+        "per": Entry("study", 'the study ends after them; "client": each client leaves after that many'),
+        "examples": examples,
+        "center": center,
+    }
+
+
+def server(database: str) -> Sections:
+    """The sections of the database and the server."""
+    return {
+        "store": {
+            "# url": Entry(
+                f"sqlite:///{database}", "beside this file; or postgresql+psycopg://user:password@host/database"
+            )
+        },
+        "server": {
+            "host": Entry("127.0.0.1"),
+            "port": Entry(8000),
+            "origins": Entry([], 'web pages that may send requests, such as "https://example.org"'),
+            "download": Entry("anyone", "who may download releases: anyone or clients"),
+            "max_body": Entry(1_000_000, "bytes per request"),
+            "rate": Entry(50, "requests per second and client"),
+            "max_connections": Entry(4000, "at once,"),
+            "max_connections_per_address": Entry(200, "and from one address, unless it is a proxy's"),
+            "proxies": Entry(["127.0.0.1", "::1"], "reverse proxies, whose X-Forwarded-For is believed"),
+        },
+    }
+
+
+def write(path: Path, sections: Sections, heading: str = HEADING, *, force: bool = False) -> Study:
+    """Write a study file and load it; if it does not load, restore what was there before."""
+    check_new(path, force=force)
+    content = text(sections, heading, COMMENTS)
+    with writing(path, InvalidStudy):
+        before = path.read_bytes() if path.exists() else None
+        path.write_text(content, encoding="utf-8")
+    try:
+        return Study.load(path)
+    except BaseException:
+        path.unlink() if before is None else path.write_bytes(before)
+        raise
+
+
+# --- a study without data ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The choices for a new study; inputs are the items of a ``catalogue``, or ``dimension`` numbers."""
+    """The choices for a new study without data; inputs are the items of a ``catalogue``, or numbers, ``dimension`` of
+    them or those that ``inputs`` names.
+
+    Outputs lie in the range ``y``; clients differ from each other by a standard deviation of ``spread``, and repeated
+    outputs of one client by one of ``noise``; None takes a share of the range.
+    """
 
     name: str = "A new study"
     catalogue: Path | None = None
+    inputs: tuple[str, ...] = ()
     dimension: int = 1
     bounds: tuple[float, float] = (0.0, 1.0)
-    policy: Literal["private", "exact"] = "private"
+    y: tuple[float, float] = (-10.0, 10.0)
+    spread: float | None = None
+    noise: float | None = None
+    policy: Policy = "private"
     epsilon: float = 3.0
     releases: int = 10
     every: str = "1d"
 
     def write(self, path: Path, *, force: bool = False) -> Study:
-        """Write the file and load it; if it does not load, restore what was there before."""
         check_new(path, force=force)
-        text = self._text(path)
-        with writing(path, InvalidStudy):
-            before = path.read_bytes() if path.exists() else None
-            path.write_text(text, encoding="utf-8")
-        try:
-            return Study.load(path)
-        except BaseException:
-            path.unlink() if before is None else path.write_bytes(before)
-            raise
+        return write(path, self.sections(path), force=force)
 
-    def _text(self, path: Path) -> str:
-        if self.catalogue is None:
-            scale = _two_digits((self.bounds[1] - self.bounds[0]) / 3)
-            inputs: dict[str, Any] = {"dimension": self.dimension, "bounds": self.bounds, "length_scale": scale}
-        else:
-            items = Catalogue.from_csv(self.catalogue)
+    def sections(self, path: Path) -> Sections:
+        items = None if self.catalogue is None else Catalogue.from_csv(self.catalogue)
+        examples = Entry(5, "expected per client")
+        center = Entry(rounded(sum(self.y) / 2), "a typical output, about which clients are clipped")
+        return {
+            "study": {"name": Entry(self.name)},
+            "model": self._model(items),
+            "inputs": self._inputs(path),
+            "table": {
+                "client": Entry("client", "whose row it is"),
+                "target": Entry("y", "the output"),
+                "name": Entry("name", "of an item, if there is a catalogue"),
+            },
+            "basis": self._basis(items),
+            "limits": {
+                "y": Entry(list(self.y)),
+                "noise": Entry([0.01, 100.0], "an example's noise variance, as a multiple of lam * sigma2"),
+                "examples_per_client": Entry(500),
+            },
+            "release": promise(self.policy, self.epsilon, self.releases, self.every, examples=examples, center=center),
+            **server(f"{path.stem}.db"),
+        }
+
+    def _model(self, items: Catalogue | None) -> dict[str, Entry]:
+        """σ² is the variance of average and shifts together, α the average's share, λ the noise's variance over σ²."""
+        average = (self.y[1] - self.y[0]) / RANGE_DEVIATIONS
+        spread = average if self.spread is None else self.spread
+        noise = spread / 2 if self.noise is None else self.noise
+        sigma2 = average**2 + spread**2
+        if not (spread > 0 and noise > 0 and math.isfinite(sigma2)):
+            raise InvalidStudy("expected a spread of clients and a noise above 0", where="model.sigma2")
+        common, individual = self._kernels(items)
+        return {
+            "alpha": Entry(rounded_share(average**2 / sigma2), "share of the average, from 0 to 1"),
+            "lam": Entry(
+                rounded(noise**2 / sigma2), f"noise variance over sigma2: outputs repeat to within {noise:.3g}"
+            ),
+            "sigma2": Entry(
+                rounded(sigma2),
+                f"scale of all variances: the average varies by {average:.3g}, clients differ from it by {spread:.3g}",
+            ),
+            "bias": Entry("constant", 'none, constant or linear; or inputs with a slope, such as ["hours"]'),
+            "common": Entry(common, f'of the average; "none": the bias alone. {KERNEL_LIST}'),
+            "individual": Entry(individual, "of the shifts"),
+        }
+
+    def _kernels(self, items: Catalogue | None) -> tuple[Any, Any]:
+        if items is not None and not items.features:
+            constant = {"kernel": "constant", "value": 0.5}
+            own = {"kernel": "product", "of": [constant, {"kernel": "identity"}]}
+            return {"kernel": "identity"}, {"kernel": "sum", "of": [constant, own]}
+        if items is not None or self._count <= len(GRID_COUNTS):
+            length = _length_scale(items) if items is not None else _two_digits((self.bounds[1] - self.bounds[0]) / 3)
+            kernel: Any = {"kernel": "rbf", "length_scale": length}
+            return kernel, kernel
+        center, half = (self.bounds[0] + self.bounds[1]) / 2, (self.bounds[1] - self.bounds[0]) / 2
+        columns = {"center": [rounded(center)] * self._count, "scale": [_two_digits(half)] * self._count}
+        share = {"kernel": "constant", "value": rounded(1 / (1 + self._count / 3))}  # so that its variance is about 1
+        linear = {"kernel": "scaled", "of": {"kernel": "dot_product", "sigma_0": 1.0}, **columns}
+        kernel = {"kernel": "product", "of": [share, linear]}
+        return kernel, kernel
+
+    @property
+    def _count(self) -> int:
+        return len(self.inputs) or self.dimension
+
+    def _inputs(self, path: Path) -> dict[str, Entry]:
+        if self.catalogue is not None:
             beside = os.path.relpath(self.catalogue.absolute(), path.absolute().parent)
-            inputs = {"catalogue": beside, "items": len(items), "features": len(items.features)}
-            inputs |= {"length_scale": _length_scale(items)}
-        return template(
-            self.name,
-            **inputs,
-            policy=self.policy,
-            epsilon=self.epsilon,
-            releases=self.releases,
-            every=self.every,
-            database=f"{path.stem}.db",
-        )
+            return {
+                "catalogue": Entry(beside, "beside this file: a header, then name and numeric features"),
+                "normalise": Entry(False, "true: features of unit length"),
+            }
+        if self.inputs:
+            columns = Listed(Entry({"name": name, "bounds": list(self.bounds)}) for name in self.inputs)
+            return {"columns": Entry(columns, 'also: unit = "h"; values = ["a", "b"]; since = "2024-01-31", for dates')}
+        return {
+            "dimension": Entry(self.dimension, "numbers in an input"),
+            "bounds": Entry(list(self.bounds), "of every number; or [[lowest, highest], ...]"),
+        }
+
+    def _basis(self, items: Catalogue | None) -> dict[str, Entry]:
+        if items is not None:
+            rank = min(len(items), FEATURE_RANK if items.features else MAX_NAMED_RANK)
+            return {"kind": Entry("eigen"), "rank": Entry(rank, "at most the number of items")}
+        if self._count > len(GRID_COUNTS):
+            return {"kind": Entry("features")}
+        low, high = self.bounds
+        grid = {"from": low, "to": high, "count": GRID_COUNTS[self._count - 1]}
+        return {"kind": Entry("landmarks"), "grid": Entry(grid, "in every column; or points = [[0.1], ...]")}
 
 
 def _length_scale(items: Catalogue) -> float:
     """Half of the median distance between items. Catalogues are public, so this costs no privacy."""
     sample = items.vectors[:: -(-len(items) // MAX_ITEMS_COMPARED)]
     squares = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(axis=2)
-    distinct = squares[squares > 0]
-    return _two_digits(float(np.sqrt(np.median(distinct))) / 2) if len(distinct) else 1.0
+    apart = squares[squares > 0]
+    return _two_digits(float(np.sqrt(np.median(apart))) / 2) if len(apart) else 1.0
 
 
 def _two_digits(number: float) -> float:
     """Rounded, and above 0 for any number: if the bounds are wrong, the file is refused for that reason."""
-    return float(f"{number:.2g}") if number > 0 else 1.0
-
-
-# --- the text ---
-
-
-def template(
-    name: str,
-    *,
-    catalogue: str | None = None,
-    items: int = 20,
-    features: int = 1,
-    dimension: int | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
-    length_scale: float = 1.0,
-    policy: Literal["private", "exact"] = "private",
-    epsilon: float = 3.0,
-    releases: int = 10,
-    every: str = "1d",
-    database: str = "study.db",
-) -> str:
-    """The text of a study over a ``catalogue`` (a CSV file with this many items and features), or over numbers."""
-    if (catalogue is None) == (dimension is None):
-        raise TypeError("template needs a catalogue or a dimension, not both")
-    smooth = f'{{ kernel = "rbf", length_scale = {length_scale!r} }}'
-    if catalogue is not None:
-        kernel = smooth if features else NAMES_ALONE
-        inputs = f"catalogue = {_quoted(catalogue)}{OR_NUMBERS}\nnormalise = false   # true: features of unit length"
-        basis = f'kind = "eigen"\nrank = {max(1, min(40, items))}   # at most the number of items'
-    else:
-        kernel = smooth if dimension and dimension <= len(GRID_COUNTS) else LINEAR
-        low, high = bounds
-        inputs = f"dimension = {dimension}{OR_ITEMS}\nbounds = [{low!r}, {high!r}]{OR_PAIRS}"
-        basis = _basis(dimension or 1, low, high)
-    return TEXT.format(
-        name=_quoted(name),
-        kernel=kernel,
-        kernels=", ".join(KERNELS),
-        composites=", ".join(COMPOSITES),
-        inputs=inputs,
-        basis=basis,
-        policy=policy,
-        every=_quoted(every),
-        epsilon=repr(epsilon),
-        releases=repr(releases),
-        database=_quoted(f"sqlite:///{database}"),
-    )
-
-
-def _basis(dimension: int, low: float, high: float) -> str:
-    if dimension > len(GRID_COUNTS):
-        return 'kind = "features"'
-    grid = f"{{ from = {low!r}, to = {high!r}, count = {GRID_COUNTS[dimension - 1]} }}"
-    return f'kind = "landmarks"\ngrid = {grid}   # in every column; or points = [[0.1], …]'
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-OR_NUMBERS = "   # beside this file: a header, then name and numeric features; or: dimension = 2, bounds = …"
-OR_ITEMS = '   # numbers in an input; or: catalogue = "items.csv", with normalise = true or false'
-OR_PAIRS = "   # of every column; or [[lowest, highest], …]"
-TEXT = """\
-# A study of Motet: what is learned, of which inputs, and what is promised to clients.
-
-[study]
-name = {name}
-
-[model]   # f = average + shift of each client
-alpha = 0.5   # share of the average, from 0 to 1
-lam = 0.1     # noise variance, as a multiple of sigma2
-sigma2 = 1.0  # scale of all variances; may be left out under policy "exact", which estimates it
-bias = "constant"   # none, constant or linear; or columns with a slope: [0, 2]
-common = {kernel}   # of the average; "none": the bias alone
-individual = {kernel}   # of the shifts
-# kernels: {kernels}, and
-# {composites} of others; each may choose its columns: columns = [0, 2]
-
-[inputs]
-{inputs}
-
-[basis]   # growing (policy "exact" only), landmarks (points or grid), eigen (rank), features (linear kernels)
-{basis}
-
-[limits]   # public; examples outside them are refused
-y = [-10.0, 10.0]
-noise = [0.01, 100.0]   # an example's noise variance, as a multiple of lam * sigma2
-examples_per_client = 500
-
-[release]
-policy = "{policy}"   # private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other
-every = {every}      # 30s, 15m, 12h, 1d; once a private study has started, it may become longer, not shorter
-epsilon = {epsilon}     # privacy budget of all releases together: smaller is more private
-delta = 1e-5      # well below one over the number of clients
-releases = {releases}     # how many releases share epsilon
-per = "study"     # the study ends after them; "client": each client leaves after that many
-examples = 5      # expected per client
-
-[store]
-# url = {database}   # beside this file; or postgresql+psycopg://user:password@host/database
-
-[server]
-host = "127.0.0.1"
-port = 8000
-origins = []           # web pages that may send requests, such as "https://example.org"
-download = "anyone"    # who may download releases: anyone or clients
-max_body = 1000000     # bytes per request
-rate = 50              # requests per second and client
-max_connections = 4000               # at once,
-max_connections_per_address = 200    # and from one address, unless it is a proxy's
-proxies = ["127.0.0.1", "::1"]       # reverse proxies, whose X-Forwarded-For is believed
-"""
+    return rounded(number, 2) if number > 0 else 1.0

@@ -1,0 +1,175 @@
+"""``motet check``: would a study serve its clients? What to expect of it, and what a table says of its settings."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from motet.cli.evaluate import read_rows
+from motet.cli.operate import File
+from motet.cli.terminal import AsJson, ClientColumn, Force, NameColumn, TargetColumn, check_plot, show, show_table
+from motet.text import count
+
+if TYPE_CHECKING:
+    from motet.study.findings import Findings
+    from motet.study.outlook import Outlook, Row
+    from motet.study.study import Study
+
+MAX_EXPECTED_CLIENTS = 1_000_000
+UNTRUSTED = "The table contradicts the settings, so this forecast cannot be trusted:"
+LEGEND = (
+    "Errors are root mean squares: of a client's new observations, of its function, and of the average. "
+    "Bands are of new observations."
+)
+
+
+def check(
+    study: File,
+    table: Annotated[
+        Path | None,
+        typer.Argument(metavar="TABLE", help="A CSV or Parquet file: rows such as clients will send, of many clients."),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_EXPECTED_CLIENTS, help="How many clients are expected; by default as many as the table has."
+        ),
+    ] = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="A picture of the error over clients and ε to write: *.png, *.svg or *.pdf.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check whether a study would serve its clients: the error and coverage to expect at its ε and number of clients,
+    and what a larger ε, more clients or another rank would give.
+
+    The forecast follows from the study file: clients are drawn from its model, and it is right if the model is. With a
+    table, these have inputs and numbers of examples such as the table has. It also counts rows that the study would
+    refuse and clients that its clip would shorten, and warns of settings that the table contradicts.
+
+    Nothing leaves this machine. What is said of a table is not private.
+    """
+    from motet.study.findings import Findings
+    from motet.study.study import Study
+
+    check_plot(plot, force=force)
+    loaded = Study.load(study)
+    findings = None
+    if table is not None:
+        rows = read_rows(table, loaded, client, target, name)
+        findings = Findings.of(loaded, rows.file, rows.clients, rows.X, rows.y, rows.noise)
+    outlook = _outlook(loaded, findings)
+    expected = clients if clients is not None or findings is None else findings.clients
+    warnings = _warnings(loaded, outlook, findings)
+    listed = outlook.rows_by_clients() if expected is None else outlook.rows(expected)
+    verdict = outlook.enough_clients() if expected is None else outlook.verdict(expected)
+    if findings is not None and findings.contradictions:
+        verdict = f"{UNTRUSTED} motet init --from {shlex.quote(str(table))} finds settings that fit."
+    if plot is not None:
+        _draw(outlook, expected, loaded.name, plot)
+    if as_json:
+        found = {} if findings is None else {"table": _described(findings)}
+        forecasts = [{**asdict(row), "forecast": asdict(row.forecast)} for row in listed]
+        about = {"study": loaded.name, "policy": loaded.release.policy, "clients": expected, **found}
+        show({**about, "rows": forecasts, "warnings": warnings, "verdict": verdict})
+        return
+    _show_study(loaded, expected)
+    if findings is not None:
+        _show_findings(findings)
+    _show_rows(listed)
+    for warning in warnings:
+        show(f"Warning: {warning}.")
+    show(verdict)
+    if plot is not None:
+        show(f"The picture is in {plot}.")
+
+
+def _outlook(study: Study, findings: Findings | None) -> Outlook:
+    from motet.study.outlook import Outlook, Plan
+
+    if findings is None:
+        return Outlook(Plan.of(study, sigma2=1.0), study.release.examples)
+    return Outlook(Plan.of(study, findings.inputs, findings.sigma2), findings.counts.tolist())
+
+
+def _warnings(study: Study, outlook: Outlook, findings: Findings | None) -> list[str]:
+    from motet.study.findings import limits_warning
+
+    if findings is not None:
+        return findings.warnings
+    listed = [limits_warning(study, outlook.plan.inputs)]
+    if study.model.sigma2 is None:
+        listed.append("the study has no model.sigma2, so errors are in units of it; a table would tell how large it is")
+    return [text for text in listed if text]
+
+
+# --- what was found ---
+
+
+def _described(findings: Findings) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "file": findings.file,
+        "rows": findings.total,
+        "clients": findings.clients,
+        "examples_per_client": float(np.median(findings.counts)),
+        "refused": findings.refused,
+        "shortened": findings.shortened,
+        "length_left": findings.length_left,
+        "sigma2": findings.sigma2,
+    }
+
+
+def _show_study(study: Study, clients: int | None) -> None:
+    ledger = study.ledger()
+    releases = "" if ledger is None or ledger.releases == 1 else f", {ledger.releases} releases"
+    promise = "without noise" if ledger is None else f"private, ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{releases}"
+    expected = "" if clients is None else f"; {count(clients, 'client')} expected"
+    show(f"{study.name}: {promise}{expected}.")
+    if ledger is not None:
+        show(f"The noise in a release is as large as the contribution of {ledger.scale:.3g} clients.")
+
+
+def _show_findings(findings: Findings) -> None:
+    counts = findings.counts
+    each = f"{np.median(counts):g} each in the median, {counts.min()} to {counts.max()}"
+    rows, clients = count(findings.total, "row"), count(findings.clients, "client")
+    show(f"{findings.file}: {rows} of {clients}, {each}.")
+    for reason, number in findings.refused.items():
+        show(f"Left out: {count(number, 'row')} ({reason}).")
+    if findings.shortened is not None:
+        left = (
+            ""
+            if findings.length_left is None
+            else f", to {100 * findings.length_left:.0f} % of their length in the median"
+        )
+        show(f"The clip would shorten {100 * findings.shortened:.0f} % of the clients{left}.")
+
+
+def _show_rows(rows: list[Row]) -> None:
+    lines = []
+    for row in rows:
+        one = row.forecast
+        settings = ("" if value is None else f"{value:,g}" for value in (row.clients, row.epsilon, row.rank))
+        average = [] if row.clients is None else [one.average]  # alone, there is none
+        errors = [f"{error:#.4g}" for error in (one.observation, one.function, *average)]
+        lines.append((row.label, *settings, *errors, *[""] * (3 - len(errors)), f"{100 * one.coverage:.0f} %"))
+    columns = ("", "clients", "ε", "rank", "error", "function", "average", "in 90 % bands")
+    show_table(dict.fromkeys(columns, ""), lines)
+    show(LEGEND)
+
+
+def _draw(outlook: Outlook, clients: int | None, title: str, plot: Path) -> None:
+    from motet.plots.forecast import forecast_figure
+
+    curves, alone = outlook.curves(clients), outlook.alone.function
+    forecast_figure(curves, alone=alone, clients=clients, title=title).savefig(plot, dpi=150)

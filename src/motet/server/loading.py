@@ -1,0 +1,110 @@
+"""An operator's own table as examples of a study: its clients are enrolled and their rows stored before it is served.
+
+All of a table is stored, or nothing. A row that is stored already changes nothing, so a start may be repeated, and a
+longer table adds what is new. The first release then comes at once: it is of a table that was there before.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from motet.client.layout import Layout
+from motet.client.responses import ExamplePlace
+from motet.client.site import located
+from motet.client.tables import Examples, read_clients
+from motet.errors import InvalidData, MotetError
+from motet.files import new_file
+from motet.store import clients, pins, releases
+from motet.store.examples import Addition, to_bytes
+from motet.store.store import Connection, Store
+from motet.study.limits import check_examples
+from motet.study.pins import Since
+from motet.study.study import Study
+from motet.text import count
+
+
+@dataclass
+class Loaded:
+    """What a table added: ``enrolled`` new clients, whose tokens are in ``tokens``, and examples."""
+
+    file: str
+    clients: int
+    left_out: int  # rows with missing values
+    tokens: Path
+    enrolled: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+    fixed: Since = field(default_factory=Since)  # what fixes settings by now
+
+    @property
+    def text(self) -> str:
+        parts = [f"{self.file}: {count(self.accepted, 'example')} of {count(self.clients, 'client')} stored"]
+        parts += [f"{self.duplicates} were stored already"] * bool(self.duplicates)
+        parts += [f"{count(self.left_out, 'row')} with missing values left out"] * bool(self.left_out)
+        parts += [f"tokens of {count(self.enrolled, 'new client')} are in {self.tokens}"] * bool(self.enrolled)
+        return "; ".join(parts) + "."
+
+
+def load_table(store: Store, study: Study, path: Path, tokens: Path, *, now: float) -> Loaded:
+    """Enroll the clients of a table, writing their tokens to a new file, and store their rows."""
+    layout = Layout.of_model(study.model, study.dimension).changed(**study.table.model_dump(), skip_missing=True)
+    examples = read_clients(path, layout)
+    additions = {client: _columns(study, client, one) for client, one in examples.items()}
+    left_out = next(iter(examples.values())).table.left_out
+    loaded = Loaded(path.name, len(examples), left_out, tokens)
+    with _removed_on_failure(tokens), store.transaction() as connection:
+        ids = _enroll(connection, list(examples), loaded)
+        for client, columns in additions.items():
+            limit = study.limits.examples_per_client
+            added = Addition(ids[client], columns, limit, terms=study.terms)(connection)
+            loaded.accepted += added.accepted
+            loaded.duplicates += added.duplicates
+        loaded.fixed = pins.since(connection)
+        if loaded.accepted and not loaded.fixed.promise:  # no restoration counts releases by the clock yet
+            releases.set_next_release(connection, now)
+    return loaded
+
+
+def _columns(study: Study, client: str, examples: Examples) -> Sequence[Sequence[Any]]:
+    """Ids, inputs, outputs and noise, checked; an error names file, row and column."""
+    try:
+        X, y, noise = check_examples(study, *examples.triples)
+    except MotetError as error:
+        place = ExamplePlace.parse(error.where)
+        raise located(error, examples, place, client, "; nothing was stored") from None
+    return [examples.ids, to_bytes(study.model, X), y, noise]
+
+
+def _enroll(connection: Connection, names: list[str], loaded: Loaded) -> dict[str, str]:
+    """The ids of all clients by name; new ones are enrolled, and their tokens written."""
+    ids = {row["name"]: row["id"] for row in clients.all_clients(connection)}
+    new = [name for name in names if name not in ids]
+    if new:
+        with new_file(loaded.tokens, InvalidData, text=True) as file:
+            enrolled = clients.enroll(connection, new)
+            _write_tokens(file, enrolled)
+        ids |= {client.name: client.id for client in enrolled}
+        loaded.enrolled = len(new)
+    return ids
+
+
+def _write_tokens(file: IO[Any], enrolled: Sequence[clients.Enrollment]) -> None:
+    rows = [("client", "id", "token"), *((client.name, client.id, client.token) for client in enrolled)]
+    csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+@contextmanager
+def _removed_on_failure(tokens: Path) -> Iterator[None]:
+    """A file of tokens that nobody was enrolled with is removed."""
+    there = tokens.exists()
+    try:
+        yield
+    except BaseException:
+        if not there:
+            tokens.unlink(missing_ok=True)
+        raise

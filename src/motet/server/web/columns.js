@@ -1,0 +1,102 @@
+/**
+ * Inputs as people write them, and the numbers that kernels read: the same as motet/model/columns.py.
+ *
+ * A column holds numbers, one of some values (a category), or dates. A study without named columns has "x", or "x[0]",
+ * "x[1]", … as the server's messages call them.
+ */
+
+/** @typedef {{name: string, bounds?: any[], unit?: string, values?: string[], since?: string, quantiles?: any[]}} ColumnSpec */
+
+const DAY = 86_400_000; // milliseconds
+const ISO_DATE = /^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+export class Column {
+  /** @param {ColumnSpec} spec */
+  constructor(spec) {
+    this.name = spec.name;
+    this.unit = spec.unit ?? "";
+    this.values = spec.values ?? [];
+    this.since = spec.since === undefined ? null : Date.parse(`${spec.since}T00:00Z`);
+    /** Of inputs, if the study says how they are spread. @type {number | null} */
+    this.median = spec.quantiles === undefined ? null : this.number(spec.quantiles[2]);
+    /** @type {[number, number] | null} */
+    this.bounds = spec.bounds === undefined ? null : [this.number(spec.bounds[0]), this.number(spec.bounds[1])];
+  }
+
+  /** For a heading: "hours (h)". */
+  get title() {
+    return this.unit ? `${this.name} (${this.unit})` : this.name;
+  }
+
+  get isNumeric() {
+    return !this.values.length && this.since === null;
+  }
+
+  /** How many numbers of a row it becomes. */
+  get width() {
+    return this.values.length || 1;
+  }
+
+  /** What a cell says: its number, the place of its value, or its days. @param {any} cell @returns {number} */
+  number(cell) {
+    const text = String(cell ?? "").trim();
+    const value = this.values.length ? this.values.indexOf(text) : this.since === null ? number(text) : days(text, this.since);
+    if (text !== "" && value !== null && value >= (this.values.length ? 0 : -Infinity)) return value;
+    const expected = this.values.length
+      ? `one of ${this.values.slice(0, 5).join(", ")}`
+      : this.since === null ? "a number" : "a date such as 2024-03-01";
+    throw new Error(`expected ${expected}, got ${text === "" ? "nothing" : JSON.stringify(text)}`);
+  }
+
+  /** The other way, as text. @param {number} value */
+  cell(value) {
+    if (this.values.length) return this.values[Math.round(value)];
+    if (this.since === null) return String(value);
+    const moment = new Date(this.since + 1000 * Math.round(86_400 * value)).toISOString();
+    return moment.endsWith("T00:00:00.000Z") ? moment.slice(0, 10) : moment.slice(0, 19);
+  }
+}
+
+export class Columns {
+  /** @param {ColumnSpec[]} specs */
+  constructor(specs) {
+    this.columns = specs.map((spec) => new Column(spec));
+  }
+
+  /** Of a model; `dimension` is the number of columns of one without names. @param {any} model @param {number} dimension */
+  static of(model, dimension) {
+    const unnamed = Array.from({ length: dimension }, (_, k) => ({ name: dimension === 1 ? "x" : `x[${k}]` }));
+    return new Columns(model.columns ?? unnamed);
+  }
+
+  /** The row that kernels read, of one number for each column. @param {number[]} numbers */
+  expand(numbers) {
+    return this.columns.flatMap((column, k) =>
+      column.values.length ? column.values.map((_, place) => Number(place === numbers[k])) : [numbers[k] + 0],
+    );
+  }
+
+  /** The other way. @param {number[]} row */
+  collapse(row) {
+    let first = 0;
+    return this.columns.map((column) => {
+      const part = row.slice(first, (first += column.width));
+      return column.values.length ? part.indexOf(Math.max(...part)) : part[0];
+    });
+  }
+}
+
+/** A finite number, or null. @param {string} text */
+export function number(text) {
+  const value = NUMBER.test(text) ? Number(text) : NaN;
+  return Number.isFinite(value) && Math.abs(value) < 1e150 ? value : null;
+}
+
+/** Days from a date to another; a time without a zone is taken in UTC. @param {string} text @param {number} since */
+function days(text, since) {
+  if (!ISO_DATE.test(text)) return null;
+  const zoned = /(Z|[+-]\d\d:?\d\d)$/.test(text) && text.length > 10;
+  const time = Date.parse(text.length === 10 ? `${text}T00:00Z` : text.replace(" ", "T") + (zoned ? "" : "Z"));
+  return Number.isNaN(time) ? null : (time - since) / DAY;
+}

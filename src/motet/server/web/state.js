@@ -1,0 +1,80 @@
+/**
+ * What the page knows: the study's public facts, the release that the worker has loaded, and whether the server
+ * answers. Views listen to it.
+ */
+
+import { load } from "./calculator.js";
+import { Columns } from "./columns.js";
+import { Refusal, json, news, request } from "./connection.js";
+
+/** @typedef {import("./calculator.js").Release & {inputs: Columns}} LoadedRelease */
+/** @typedef {{name: string, policy: "exact" | "private", dimension: number, bounds: number[][] | null, limits: {y: [number, number] | null, noise: [number, number], examples_per_client: number}, version: number, next_release: number | null, budget: Budget | null, refused: string | null, table?: {target: string}}} Study */
+/** @typedef {{epsilon: number, delta: number, per: string, releases: number, made: number, spent: number, left: number}} Budget */
+
+const events = new EventTarget();
+
+export const state = {
+  /** @type {Study | null} */
+  study: null,
+  /** @type {LoadedRelease | null} */
+  release: null,
+  /** Why nothing new comes; null while the server answers. @type {Refusal | null} */
+  trouble: null,
+  /** Since when the server does not answer, in seconds since 1970. @type {number | null} */
+  silent: null,
+  /** Of a client or the operator; only ever here. @type {string | null} */
+  token: null,
+};
+
+/** @param {"study" | "release" | "trouble"} what @param {() => void} listener */
+export function onChange(what, listener) {
+  events.addEventListener(what, listener);
+}
+
+/** @param {"study" | "release" | "trouble"} what */
+function changed(what) {
+  events.dispatchEvent(new Event(what));
+}
+
+/** The output's name. */
+export function target() {
+  return state.study?.table?.target ?? "y";
+}
+
+/** Follow the study for as long as the page is open. */
+export async function follow() {
+  await refresh().catch(troubled);
+  news(() => state.token, (version) => void update(version), troubled);
+}
+
+/** Read the public facts again. */
+export async function refresh() {
+  state.study = await json("/v1/study?model=false");
+  changed("study");
+}
+
+/** @param {number} version */
+async function update(version) {
+  try {
+    if (version !== state.release?.version) await download();
+    await refresh();
+  } catch (error) {
+    troubled(error instanceof Refusal ? error : new Refusal(String(/** @type {Error} */ (error).message), null, "unreadable"));
+  }
+}
+
+async function download() {
+  const data = await (await request("/v1/disclosed", { token: state.token })).arrayBuffer();
+  const release = await load(data);
+  const columns = Columns.of(release, release.dimension);
+  state.release = { ...release, inputs: columns };
+  changed("release");
+}
+
+/** @param {Refusal | null} error */
+function troubled(error) {
+  const silent = error?.code === "unreachable";
+  state.silent = silent ? (state.silent ?? Date.now() / 1000) : null;
+  state.trouble = error;
+  changed("trouble");
+}

@@ -1,0 +1,273 @@
+"""What a study will give its clients: the error and coverage to expect of it, and with another ε, more clients, or
+another rank.
+
+Everything here is forecast from the study file, and from how many examples clients have and at which inputs; nobody's
+outputs are used. ``motet check`` prints it before a study begins, and ``motet status`` while it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array, distinct
+from motet.errors import InvalidModel
+from motet.learning.engine import Engine
+from motet.model.basis import Landmarks
+from motet.model.model import Model
+from motet.privacy.coordinates import Coordinates
+from motet.privacy.forecast import ClippedPopulation, Forecast, alone, mean_forecast, without_noise
+from motet.privacy.ledger import MAX_EPSILON, UNIT, Integers, Ledger
+from motet.privacy.mechanism import Mechanism
+from motet.privacy.population import Population
+from motet.privacy.simulation import SimulatedStudy
+from motet.study.spread import spread_points
+from motet.study.study import Study
+
+SPREAD_INPUTS = 400  # between the bounds, without a table
+MAX_LANDMARKS = 120  # in the place of a growing basis
+MAX_SIMULATIONS = 4
+CLIENT_NUMBERS = (50, 150, 500, 1500, 5000)  # if nobody says how many are expected
+MAX_SIMULATED_EXAMPLES = 100_000  # of one simulation
+GOOD_SHARE, POOR_SHARE = 0.75, 0.35  # of the gain of sharing, which the noise leaves
+CURVE_POINTS, EPSILON_FACTORS = 7, (1 / 3, 1.0, 3.0)
+SMALL_GAIN = 0.02  # of the error, which sharing without noise saves
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """What a forecast needs of a study. ``inputs`` are such as clients have; ``points`` those that bounds come from.
+
+    ``examples`` is how many the clip expects of a client, ``ledger`` the whole budget, None without noise.
+    """
+
+    model: Model
+    ledger: Ledger | None
+    inputs: Array
+    points: Array | None = None
+    examples: int = 5
+    center: float = 0.0
+
+    @classmethod
+    def of(cls, study: Study, inputs: Array | None = None, sigma2: float | None = None) -> Plan:
+        """Of a study file; ``inputs`` such as clients have, else public ones, and a σ² if the file has none."""
+        release = study.release
+        model = study.model if study.model.sigma2 is not None else replace(study.model, sigma2=sigma2)
+        return cls(
+            model=model,
+            ledger=study.ledger(),
+            inputs=public_inputs(study.model, study.bounds) if inputs is None else inputs,
+            points=study.points,
+            examples=release.examples,
+            center=release.center,
+        )
+
+    def __post_init__(self) -> None:
+        model = self.model
+        if model.sigma2 is None:
+            raise InvalidModel("a forecast needs a sigma2, from which follows how far outputs scatter", where="sigma2")
+        if self.ledger is None and model.common is not None and model.basis is None:
+            object.__setattr__(self, "model", replace(model, basis=Landmarks(_some(self.inputs, MAX_LANDMARKS))))
+
+    @cached_property
+    def mechanism(self) -> Mechanism | None:
+        if self.ledger is None:
+            return None
+        return Mechanism(self.model, examples=self.examples, points=self.points, center=self.center)
+
+    @property
+    def rank(self) -> int | None:
+        """Of the basis, if that is a setting of it."""
+        return getattr(self.model.basis, "rank", None)
+
+    def with_rank(self, rank: int) -> Plan:
+        basis: Any = self.model.basis
+        return replace(self, model=replace(self.model, basis=replace(basis, rank=rank)))
+
+    @property
+    def ranks(self) -> list[int]:
+        """Other ranks: half of it, and twice as many."""
+        points = None if self.model.basis is None else self.model.basis.public_points
+        if self.rank is None or points is None:
+            return []
+        return [rank for rank in (max(1, self.rank // 2), min(2 * self.rank, len(points))) if rank != self.rank]
+
+
+def public_inputs(model: Model, bounds: Sequence[Sequence[float]] | None) -> Array:
+    """Inputs between the bounds; the catalogue; or the points of a basis."""
+    if model.catalogue is None and bounds is not None:
+        return spread_points([(low, high) for low, high in bounds], model.columns, SPREAD_INPUTS)
+    if (points := model.public_points) is None:
+        raise InvalidModel("a forecast simulates clients: give inputs.bounds, or a table of rows such as theirs")
+    return points
+
+
+def _some(inputs: Array, most: int) -> Array:
+    """Different ones, at most so many."""
+    rows = inputs[distinct(np.ascontiguousarray(inputs))[0]]
+    return rows if len(rows) <= most else np.random.default_rng(0).permutation(rows)[:most]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A forecast, and what of; ``epsilon`` None is without noise, ``clients`` None alone."""
+
+    label: str
+    clients: int | None
+    epsilon: float | None
+    rank: int | None
+    forecast: Forecast
+
+
+class Outlook:
+    """Forecasts for a plan, if clients have that many examples each, or numbers of them like these."""
+
+    def __init__(self, plan: Plan, examples: int | Sequence[int]) -> None:
+        self.plan, self.examples = plan, examples
+        self._known: dict[tuple[int, float], Forecast] = {}  # by clients and scale of the noise
+        mechanism = plan.mechanism
+        coordinates = Coordinates.of(plan.model, plan.inputs) if mechanism is None else mechanism.clip.coordinates
+        self.population = Population.draw(coordinates, examples, plan.inputs)
+
+    @cached_property
+    def _clipped(self) -> ClippedPopulation:
+        assert self.plan.mechanism is not None
+        return ClippedPopulation(self.population, self.plan.mechanism.clip)
+
+    def release(self, clients: int, number: int | None = None, *, epsilon: float | None = None) -> Forecast:
+        """Of release ``number``, by default the last one, if it has the same clients as those before it."""
+        if self.plan.ledger is None:
+            return self.without_noise(clients)
+        scale = _scale(self.plan.ledger, number, epsilon)
+        if (clients, scale) not in self._known:
+            self._known[clients, scale] = self._clipped.forecast(clients, scale)
+        return self._known[clients, scale]
+
+    @cached_property
+    def alone(self) -> Forecast:
+        return alone(self.population)
+
+    def without_noise(self, clients: int) -> Forecast:
+        if (clients, 0.0) not in self._known:
+            self._known[clients, 0.0] = without_noise(self.population, clients)
+        return self._known[clients, 0.0]
+
+    def rows(self, clients: int) -> list[Row]:
+        """The study's releases, and what would change if one thing were different; those for the last release."""
+        plan, rank = self.plan, self.plan.rank
+        apart = Row("each client alone", None, None, None, self.alone)
+        exact, many = (
+            Row("without noise", clients, None, rank, self.without_noise(clients)),
+            (2 * clients, 10 * clients),
+        )
+        if plan.ledger is None:
+            first = replace(exact, label="this study")
+            more = [Row("more clients", n, None, rank, self.without_noise(n)) for n in many]
+            return [first, *self._simulated(first), *more, apart]
+        epsilon, releases = plan.ledger.epsilon, plan.ledger.releases
+        rows = []
+        if releases > 1:
+            rows.append(Row("this study, release 1", clients, epsilon, rank, self.release(clients, 1)))
+        label = f"this study, release {releases}" if releases > 1 else "this study"
+        rows.append(Row(label, clients, epsilon, rank, self.release(clients)))
+        rows += self._simulated(rows[-1])
+        if 2 * epsilon <= MAX_EPSILON:
+            rows.append(Row("a larger ε", clients, 2 * epsilon, rank, self.release(clients, epsilon=2 * epsilon)))
+        rows += [Row("more clients", n, epsilon, rank, self.release(n)) for n in many]
+        for other in plan.ranks:
+            there = Outlook(plan.with_rank(other), self.examples)
+            rows.append(Row("another rank", clients, epsilon, other, there.release(clients)))
+        return [*rows, exact, apart]
+
+    def rows_by_clients(self) -> list[Row]:
+        """The study with few and with many clients, at the last release."""
+        plan, rank = self.plan, self.plan.rank
+        epsilon = None if plan.ledger is None else plan.ledger.epsilon
+        rows = [Row("this study", n, epsilon, rank, self.release(n)) for n in CLIENT_NUMBERS]
+        if epsilon is not None:
+            rows.append(Row("without noise", CLIENT_NUMBERS[0], None, rank, self.without_noise(CLIENT_NUMBERS[0])))
+        return [*rows, Row("each client alone", None, None, None, self.alone)]
+
+    def enough_clients(self) -> str:
+        """One sentence: from which number of clients on the noise leaves most of the gain."""
+        good, most = (n for n in CLIENT_NUMBERS if (self._share(n) or 0.0) >= GOOD_SHARE), f"{100 * GOOD_SHARE:.0f} %"
+        if self.plan.ledger is None or self._share(CLIENT_NUMBERS[-1]) is None:
+            return self.verdict(CLIENT_NUMBERS[0])
+        if (enough := next(good, None)) is None:
+            return (
+                f"With {CLIENT_NUMBERS[-1]:,} clients the noise still leaves less than {most} of the gain of sharing."
+            )
+        return f"From about {enough:,} clients on, the noise leaves {most} of the gain of sharing, or more."
+
+    def _share(self, clients: int) -> float | None:
+        """What the noise leaves of the gain of sharing; None if that is next to nothing."""
+        now, exact, apart = (one.function for one in (self.release(clients), self.without_noise(clients), self.alone))
+        return None if exact > (1 - SMALL_GAIN) * apart else max(0.0, (apart - now) / (apart - exact))
+
+    def _simulated(self, row: Row) -> list[Row]:
+        """What happened in some simulated studies, at the last release; nothing if they would take long."""
+        plan, clients, coordinates = self.plan, row.clients or 0, self.population.coordinates
+        examples, measured = float(np.mean(self.examples)) * clients, []
+        if examples > MAX_SIMULATED_EXAMPLES:
+            return []
+        for seed in range(int(np.clip(MAX_SIMULATED_EXAMPLES // (2 * examples), 1, MAX_SIMULATIONS))):
+            study = SimulatedStudy(coordinates, clients, self.examples, plan.inputs, center=plan.center, seed=seed)
+            engine = Engine(plan.model)
+            study.learn(engine, slice(None))
+            if plan.mechanism is None or plan.ledger is None:
+                measured.append(study.measure(engine.disclose()))
+                continue
+            scale = _scale(plan.ledger)
+            noisy = _noisy(plan.mechanism.clip.total(engine), scale * UNIT, seed)
+            measured.append(study.measure(plan.mechanism.disclose([noisy], scale=scale)))
+        return [replace(row, label="the same, simulated", forecast=mean_forecast(measured))]
+
+    def curves(self, clients: int | None) -> dict[float | None, list[tuple[int, float]]]:
+        """The error of a client's function over the number of clients, for some ε and without noise (None)."""
+        middle = clients or CLIENT_NUMBERS[len(CLIENT_NUMBERS) // 2]
+        numbers = np.unique(np.geomspace(max(5, middle / 10), 10 * middle, CURVE_POINTS).round().astype(int)).tolist()
+        curves: dict[float | None, list[tuple[int, float]]] = {}
+        if self.plan.ledger is not None:
+            for factor in EPSILON_FACTORS:
+                epsilon = min(float(f"{factor * self.plan.ledger.epsilon:.2g}"), MAX_EPSILON)
+                curves[epsilon] = [(n, self.release(n, epsilon=epsilon).function) for n in numbers]
+        curves[None] = [(n, self.without_noise(n).function) for n in numbers]
+        return curves
+
+    @property
+    def shortened(self) -> float:
+        """The share of clients that the clip would shorten."""
+        return 0.0 if self.plan.ledger is None else self._clipped.shortened
+
+    def verdict(self, clients: int) -> str:
+        """One sentence: whether sharing helps, and what of that the noise leaves."""
+        now, exact, apart = self.release(clients), self.without_noise(clients), self.alone
+        errors = f"{apart.observation:.4g} alone, {exact.observation:.4g} if they share without noise"
+        if (share := self._share(clients)) is None:
+            return f"Sharing hardly helps: clients predict with an error of {errors}; their own examples say as much."
+        if self.plan.ledger is None:
+            return f"It serves: clients predict with an error of {errors}."
+        errors += f", {now.observation:.4g} in this study, which keeps {100 * share:.0f} % of the gain"
+        if share >= GOOD_SHARE:
+            return f"It serves: clients predict with an error of {errors}."
+        if share >= POOR_SHARE:
+            return (
+                f"It serves in part: clients predict with an error of {errors}; more clients or a larger ε would help."
+            )
+        return f"It does not serve: clients predict with an error of {errors}; the noise hides the rest."
+
+
+def _scale(ledger: Ledger, number: int | None = None, epsilon: float | None = None) -> float:
+    """Of the noise after so many releases of the same clients, by default all: their mean has less."""
+    ledger = ledger if epsilon is None else replace(ledger, epsilon=epsilon)
+    return ledger.scale / math.sqrt(ledger.releases if number is None else number)
+
+
+def _noisy(total: Integers, deviation: float, seed: int) -> Integers:
+    """Seeded noise, for simulated clients, who need no privacy."""
+    return total + np.rint(deviation * np.random.default_rng([seed, 7]).normal(size=len(total))).astype(np.int64)

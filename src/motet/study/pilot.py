@@ -1,0 +1,347 @@
+"""A pilot table: rows of some clients, such as people have them, read to find the settings of a study.
+
+Columns may have any names, and hold numbers, dates, words of a few kinds, or text that is no input. Rows that cannot be
+used are left out, and counted with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.errors import EmptyData, InvalidData
+from motet.files import Table, cell_number, cell_text, is_missing
+from motet.model.catalogue import Catalogue
+from motet.model.columns import QUANTILES, Column, Columns, days_since
+from motet.study.schema import OTHER_COLUMNS, TableSection
+from motet.text import count, first_few, suggestion
+
+Kind: TypeAlias = Literal["number", "date", "category", "text", "constant", "row number"]
+
+EPOCH = date(2000, 1, 1)
+MAX_CATEGORIES = 20  # different words in a column of a category
+MIN_CLIENTS, MIN_ROWS = 4, 12
+BOUNDS_MARGIN = 0.05  # beyond the inputs of the pilot, as a share of their range
+OUTPUT_MARGIN = 0.5  # the same for outputs
+MAX_MISSING = 0.3  # share of the rows, up to which a column is an input by default
+MAX_DEPENDENCE = 0.99  # share of a column's variance that other columns explain, up to which it is one
+MAX_COMPARED_ROWS = 5000  # for that
+MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
+UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """What the columns of a table mean. Inputs are columns, by default all that can be; or the ``name`` of an item,
+    which a ``catalogue`` may describe."""
+
+    client: str
+    target: str
+    inputs: tuple[str, ...] = ()
+    name: str | None = None
+    catalogue: Path | None = None
+    units: Mapping[str, str] | None = None
+
+    def check(self, table: Table) -> None:
+        """Raises unless the table has these columns, each in one role."""
+        named = [self.client, self.target, *self.inputs, *([] if self.name is None else [self.name])]
+        for column in named:
+            if column not in table.columns:
+                hint = suggestion(column, table.columns)
+                raise InvalidData(f"{table.file}: no column {column!r}; it has {first_few(table.columns)}{hint}")
+            if named.count(column) > 1:
+                raise InvalidData(
+                    f"the column {column!r} has two roles: client, target and inputs are different columns"
+                )
+            if column in OTHER_COLUMNS and not (column == "id" and column in (self.client, self.name)):
+                raise InvalidData(f"{table.file}: {OTHER_COLUMNS[column]} are in a column {column!r}: rename it")
+        if self.name is not None and self.inputs:
+            raise InvalidData("expected --inputs, columns of numbers or words, or --name, of items, got both")
+        if self.catalogue is not None and self.name is None:
+            raise InvalidData("a catalogue describes items: give the column of their names too, --name COLUMN")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pilot:
+    """The rows that can be used: clients, inputs as a model reads them, and outputs; ``notes`` say what is left out."""
+
+    file: str
+    roles: Roles
+    clients: list[str]
+    X: Array
+    y: Array
+    columns: Columns | None = None
+    catalogue: Catalogue | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, table: Table, roles: Roles) -> Pilot:
+        roles.check(table)
+        if roles.name is not None:
+            catalogue, cells, notes = _items(table, roles)
+            return cls._of(table, roles, cells, notes, catalogue=catalogue)
+        if not roles.inputs:
+            uses = uses_of(table, roles.client, roles.target)
+            roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
+            if not roles.inputs:
+                raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
+        columns = Columns(_column(table, column, roles) for column in roles.inputs)
+        cells = {column: table.cells(column) for column in roles.inputs}
+        return cls._of(table, roles, cells, [_unused(table, roles)], columns=columns)
+
+    @classmethod
+    def _of(
+        cls,
+        table: Table,
+        roles: Roles,
+        inputs: Mapping[str, Sequence[Any]],
+        notes: Sequence[str],
+        *,
+        columns: Columns | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> Pilot:
+        needed = {roles.client: table.cells(roles.client), roles.target: table.cells(roles.target), **inputs}
+        missing = {column: [is_missing(cell) for cell in cells] for column, cells in needed.items()}
+        complete = [k for k in range(len(table.rows)) if not any(each[k] for each in missing.values())]
+        clients = [cell_text(needed[roles.client][k]) for k in complete]
+        if len(set(clients)) < MIN_CLIENTS or len(complete) < MIN_ROWS:
+            got = f"{count(len(complete), 'complete row')} of {count(len(set(clients)), 'client')}"
+            raise EmptyData(
+                f"{table.file}: expected at least {MIN_ROWS} complete rows of {MIN_CLIENTS} clients, got {got}: "
+                "add rows, or write a study without a table (leave out --from)"
+            )
+        y = np.array([_output(table, k, roles.target) for k in complete])
+        if catalogue is not None and roles.name is not None:
+            X = catalogue.look_up(str(inputs[roles.name][k]) for k in complete)
+        else:
+            assert columns is not None
+            X = columns.rows({column: [cells[k] for k in complete] for column, cells in inputs.items()})
+        listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes)]
+        return cls(
+            file=table.file,
+            roles=roles,
+            clients=clients,
+            X=X,
+            y=y,
+            columns=columns,
+            catalogue=catalogue,
+            notes=tuple(listed),
+        )
+
+    # --- what a study file says of them ---
+
+    @property
+    def table(self) -> TableSection:
+        return TableSection(client=self.roles.client, target=self.roles.target, name=self.roles.name or "name")
+
+    @property
+    def sizes(self) -> Array:
+        """How many rows each client has."""
+        return np.array(list(Counter(self.clients).values()))
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the numbers in a row."""
+        if self.columns is not None:
+            return self.columns.labels
+        return [] if self.catalogue is None else ["item", *(f"feature {k}" for k in self.catalogue.features)]
+
+    @property
+    def limits_y(self) -> tuple[float, float]:
+        """Wide enough for others: of a scale such as stars its ends, else half a range more; not below 0 if none is."""
+        low, high = float(self.y.min()), float(self.y.max())
+        if len(levels := np.unique(self.y)) <= MAX_LEVELS and (levels == np.round(levels)).all():
+            return low, high
+        return outward(low, high, OUTPUT_MARGIN)
+
+
+def outward(low: float, high: float, margin: float) -> tuple[float, float]:
+    """Round numbers around a range, wider by a margin; a range on one side of 0 does not cross it."""
+    width = (high - low) or abs(low) or 1.0
+    step = 10.0 ** math.floor(math.log10(width)) / 10
+    ends = low - margin * width, high + margin * width
+    below = 0.0 if ends[0] < 0 <= low else math.floor(ends[0] / step) * step
+    above = 0.0 if high <= 0 < ends[1] else math.ceil(ends[1] / step) * step
+    return float(f"{below:.12g}"), float(f"{above:.12g}")
+
+
+def rounded_within(number: float, width: float) -> float:
+    """A number with three digits, and to within a hundredth of a width: 1947 stays 1947 among years."""
+    sizes = [size for size in (abs(number), width) if size > 0]
+    step = 10.0 ** (math.floor(math.log10(min(sizes, default=1.0))) - 2)
+    return float(f"{round(number / step) * step:.12g}")
+
+
+# --- columns ---
+
+
+def kinds_of(table: Table) -> dict[str, Kind]:
+    """What each column of a table holds."""
+    return {column: _kind([cell for cell in table.cells(column) if not is_missing(cell)]) for column in table.columns}
+
+
+def uses_of(table: Table, client: str, target: str) -> dict[str, str]:
+    """The other columns, each with the reason why it is no input by default; "" if it is one."""
+    rows = [k for k, cell in enumerate(table.cells(target)) if not is_missing(cell)]
+    clients = table.cells(client)
+    uses: dict[str, str] = {}
+    kinds = kinds_of(table)
+    for column, kind in kinds.items():
+        if column in (client, target):
+            continue
+        cells = table.cells(column)
+        missing = sum(is_missing(cells[k]) for k in rows) / max(len(rows), 1)
+        uses[column] = kind if kind in ("text", "constant", "row number") else ""
+        if column in OTHER_COLUMNS:
+            uses[column] = f"read as {OTHER_COLUMNS[column]}"
+        elif missing > MAX_MISSING and not uses[column]:
+            uses[column] = f"{100 * missing:.0f} % missing"
+        elif not uses[column] and _names_clients(cells, clients):
+            uses[column] = "another name of the client"
+    numeric = [column for column, why in uses.items() if not why and kinds[column] in ("number", "date")]
+    return uses | dict.fromkeys(_dependent(table, numeric), "all but a combination of other inputs")
+
+
+def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
+    """Columns that the others before and after them tell already, from the last; such as a date beside year and month.
+
+    Slopes in such columns cancel each other, so nothing bounds how large they are.
+    """
+    step = -(-len(table.rows) // MAX_COMPARED_ROWS)
+    cells = [[_days_or_number(cell) for cell in table.cells(column)[::step]] for column in columns]
+    values = np.array(cells, dtype=float).reshape(len(columns), -1)
+    values = values[:, np.isfinite(values).all(axis=0)]
+    if values.shape[1] < MIN_ROWS:
+        return []
+    values = values - values.mean(axis=1, keepdims=True)
+    values = values / np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-300)
+    kept, dependent = list(range(len(columns))), []
+    for k in reversed(range(len(columns))):
+        others = values[[other for other in kept if other != k]]
+        explained = np.linalg.lstsq(others.T, values[k], rcond=None)[0] @ others if len(others) else 0.0
+        residual = values[k] - explained
+        if residual @ residual < (1 - MAX_DEPENDENCE) * (values[k] @ values[k]):
+            kept.remove(k)
+            dependent.append(columns[k])
+    return dependent
+
+
+def _days_or_number(cell: Any) -> float:
+    number = None if is_missing(cell) else cell_number(cell)
+    days = days_since(cell, EPOCH) if number is None and not is_missing(cell) else number
+    return np.nan if days is None else days
+
+
+def _names_clients(cells: Sequence[Any], clients: Sequence[Any]) -> bool:
+    """Whether each client has one value, which no other has, and these are words, or numbers such as 1, 2, 3."""
+    pairs = set(zip(cells, clients))
+    values = {cell_text(value) for value, _ in pairs}
+    if not len(pairs) == len(values) == len(set(clients)):
+        return False
+    numbers = [cell_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return True
+    whole = [int(number) for number in numbers if number is not None and number.is_integer()]
+    return len(whole) == len(values) and min(whole) >= 0 and max(whole) <= 2 * len(values)
+
+
+def _kind(cells: Sequence[Any]) -> Kind:
+    different = set(cells)  # mostly far fewer
+    texts = {cell_text(cell) for cell in different}
+    if len(texts) < 2:
+        return "constant"
+    if all(cell_number(cell) is not None for cell in different):
+        return "row number" if len(texts) == len(cells) >= MIN_ROWS and _are_consecutive(cells) else "number"
+    if all(days_since(cell, EPOCH) is not None for cell in different):
+        return "date"
+    return "category" if len(texts) <= MAX_CATEGORIES else "text"
+
+
+def _are_consecutive(cells: Sequence[Any]) -> bool:
+    numbers = np.array([cell_number(cell) for cell in cells], dtype=float)
+    return bool((np.diff(numbers) == 1).all())
+
+
+def _column(table: Table, name: str, roles: Roles) -> Column:
+    """An input of the study, with bounds and quantiles around those of the table."""
+    cells = [cell for cell in table.cells(name) if not is_missing(cell)]
+    kind, found = _kind(cells), UNIT_IN_NAME.fullmatch(name)
+    unit = (roles.units or {}).get(name, found[1] if found else "")
+    if kind == "constant":
+        raise InvalidData(f"{table.file}: the column {name!r} has one value only, so it tells nothing: leave it out")
+    if kind == "text":
+        values = len({cell_text(cell) for cell in cells})
+        raise InvalidData(
+            f"{table.file}: the column {name!r} has {values} different texts, too many for a category: leave it out of "
+            f"--inputs, or, if they are items such as films, give it as --name {name}"
+        )
+    if kind == "category":
+        return Column(name=name, values=tuple(sorted({cell_text(cell) for cell in cells})))
+    if kind == "date":
+        return _date_column(name, np.array([days_since(cell, EPOCH) for cell in cells]), unit)
+    numbers = np.array([cell_number(cell) for cell in cells])
+    low, high = outward(float(numbers.min()), float(numbers.max()), BOUNDS_MARGIN)
+    quantiles = [rounded_within(q, high - low) for q in np.quantile(numbers, QUANTILES)]
+    return Column(name=name, unit=unit, bounds=(low, high), quantiles=tuple(np.clip(quantiles, low, high).tolist()))
+
+
+def _date_column(name: str, days: Array, unit: str) -> Column:
+    """Dates in days since the first of the table, with room for as many days again."""
+    first, last = math.floor(days.min()), math.ceil(days.max())
+    quantiles = np.round(np.quantile(days - first, QUANTILES)).tolist()
+    bounds = (0.0, float(2 * max(last - first, 1)))
+    return Column(name=name, unit=unit, since=EPOCH + timedelta(days=first), bounds=bounds, quantiles=tuple(quantiles))
+
+
+def _unused(table: Table, roles: Roles) -> str:
+    kinds, uses = kinds_of(table), uses_of(table, roles.client, roles.target)
+    others = [
+        f"{column} ({why_not or kinds[column]})" for column, why_not in uses.items() if column not in roles.inputs
+    ]
+    return f"columns that are not used: {', '.join(others)}" if others else ""
+
+
+# --- items ---
+
+
+def _items(table: Table, roles: Roles) -> tuple[Catalogue, dict[str, list[Any]], list[str]]:
+    """The catalogue, the names in each row, None for one that is not in it, and a note about those."""
+    assert roles.name is not None
+    names = [None if is_missing(cell) else cell_text(cell) for cell in table.cells(roles.name)]
+    tally = Counter(name for name in names if name is not None)
+    if len(tally) < 2:
+        raise InvalidData(f"{table.file}: expected at least two different items in {roles.name}, got {len(tally)}")
+    if roles.catalogue is None:
+        return Catalogue([name for name, _ in tally.most_common()]), {roles.name: names}, []
+    catalogue = Catalogue.from_csv(roles.catalogue)
+    unknown = [name for name in tally if name not in catalogue]
+    rows = sum(tally[name] for name in unknown)
+    note = f"{count(rows, 'row')} of {count(len(unknown), 'item')} not in {roles.catalogue.name}: {first_few(unknown)}"
+    known = [name if name is not None and name in catalogue else None for name in names]
+    return catalogue, {roles.name: known}, [note] if unknown else []
+
+
+# --- rows ---
+
+
+def _output(table: Table, k: int, target: str) -> float:
+    cell = table.rows[k][table.columns.index(target)]
+    number = cell_number(cell)
+    if number is None:
+        raise table.refusal(k, target, f"expected a number, got {cell!r:.60}; choose another column, --target COLUMN")
+    return number
+
+
+def _missing_notes(missing: Mapping[str, Sequence[bool]], rows: int) -> Iterator[str]:
+    if rows:
+        listed = ", ".join(f"{sum(each)} in {column}" for column, each in missing.items() if any(each))
+        yield f"{count(rows, 'row')} with missing values left out: {listed}"

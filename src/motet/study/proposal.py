@@ -1,0 +1,411 @@
+"""A study file that is right for a pilot table: its model by evidence, its basis by forecast, its limits by the data.
+
+The average of a proposal has a constant bias, slopes and a smooth part, all of a size that the evidence found: a
+private study draws clients from this prior to bound them, and bounds that fit waste less of the budget than wide ones.
+What the file says of the pilot is public once the study runs, and not covered by its budget: its settings, and its
+ranges and quantiles, rounded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array, distinct
+from motet.errors import EmptyData, InvalidData, NoEvidence
+from motet.files import check_new, new_file
+from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Matern, On, Product, Reading, Scaled, Sum
+from motet.learning import defaults
+from motet.learning.engine import Engine
+from motet.learning.search import Step
+from motet.learning.tuning import Tuning, tune_model
+from motet.model.basis import Eigen
+from motet.model.model import Model
+from motet.model.spec import to_spec
+from motet.privacy.forecast import best_rank
+from motet.privacy.ledger import Ledger
+from motet.study.pilot import Pilot, rounded_within
+from motet.study.spread import spread_points
+from motet.study.study import Study
+from motet.study.template import (
+    HEADING,
+    MAX_NAMED_RANK,
+    Entry,
+    Listed,
+    Policy,
+    Sections,
+    promise,
+    rounded,
+    rounded_share,
+    server,
+    write,
+)
+from motet.text import count
+
+MAX_TUNED_ROWS = 6000  # above, some of the clients are tuned on
+SPREAD_POINTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
+MANY_SPREAD_POINTS = 300  # with more inputs
+RANKS = (5, 10, 20, 30, 40, 60, 80)
+MAX_GROWING_ITEMS = 1500  # of a catalogue whose releases are without noise
+MAX_EXPECTED_EXAMPLES = 200  # of a client
+MIN_LENGTH, MAX_LENGTH = 0.3, 2.0  # of a smooth part that several inputs share, in units of their spread
+ROUNDING = 1e-3  # of numbers in the file, at most
+EXAMPLES_ROOM = 4  # how many times as many examples as any client of the pilot one may have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What the study will promise, and to how many clients; None is as many as the pilot has."""
+
+    policy: Policy = "private"
+    epsilon: float = 3.0
+    releases: int = 10
+    every: str = "1d"
+    clients: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Settings for the clients of a pilot, by the ``tuning`` of a model on it."""
+
+    pilot: Pilot
+    promise: Promise
+    tuning: Tuning
+
+    @classmethod
+    def of(cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None) -> Proposal:
+        """Of the models that a search starts from, the one that becomes likeliest."""
+        try:
+            tunings = [_tuned(pilot, model, report) for model in starting_models(pilot)]
+        except NoEvidence as reason:
+            raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
+        return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence))
+
+    # --- settings ---
+
+    @cached_property
+    def sigma2(self) -> float:
+        return rounded(self.tuning.noise_variance / self.tuning.model.lam)
+
+    @cached_property
+    def model(self) -> Model:
+        """By evidence, on the inputs in their units, without a basis."""
+        tuned = self.tuning.model
+        common = None if tuned.common is None else kernel_in_units(tuned.common)
+        individual = kernel_in_units(tuned.individual)
+        return replace(tuned, common=common, individual=individual, basis=None, sigma2=self.sigma2)
+
+    @property
+    def examples(self) -> int:
+        """That a client is expected to have."""
+        return int(np.clip(np.median(self.pilot.sizes), 1, MAX_EXPECTED_EXAMPLES))
+
+    @property
+    def clients(self) -> int:
+        return self.promise.clients or len(self.pilot.sizes)
+
+    @property
+    def center(self) -> float:
+        return rounded_within(float(np.mean(self.pilot.y)), float(np.std(self.pilot.y)))
+
+    @cached_property
+    def points(self) -> Array:
+        """Of the basis: the catalogue, or points spread as the pilot's inputs are."""
+        pilot = self.pilot
+        if pilot.catalogue is not None:
+            return pilot.catalogue.rows
+        assert pilot.columns is not None
+        assert pilot.columns.bounds is not None
+        return spread_points(pilot.columns.bounds, pilot.columns, self.spread)
+
+    @property
+    def spread(self) -> int:
+        return SPREAD_POINTS.get(len(self.pilot.columns or ()), MANY_SPREAD_POINTS)
+
+    @cached_property
+    def rank(self) -> int:
+        """The one that serves the expected clients best, by the forecast; all items, if they only have names."""
+        if self.pilot.catalogue is not None and not self.pilot.catalogue.features:
+            return min(len(self.pilot.catalogue), MAX_NAMED_RANK)
+        promise = self.promise
+        ledger = Ledger(epsilon=promise.epsilon, releases=promise.releases)
+        if promise.releases > 1:  # the last of several knows as much as one release with all of the budget
+            ledger = Ledger(epsilon=promise.epsilon, releases=1)
+        model = replace(self.model, basis=Eigen(self.pilot.catalogue or self.points, 1))
+        return best_rank(model, clients=self.clients, examples=self.examples, ledger=ledger, ranks=RANKS)
+
+    # --- the file ---
+
+    def write(self, path: Path, name: str, *, force: bool = False) -> Study:
+        """Write the study file and, for items that only the table names, their catalogue; and load the study."""
+        check_new(path, force=force)
+        heading = f"{HEADING}\nIts settings are those that {self.pilot.file} made likeliest; they are public."
+        sections = self.sections(path, name)
+        items = self._new_catalogue(path)
+        if items is None:
+            return write(path, sections, heading, force=force)
+        if items.exists() and force:
+            items.unlink()
+        with new_file(items, InvalidData, text=True) as file:
+            assert self.pilot.catalogue is not None
+            file.writelines(["name\n", *(f"{_cell(item)}\n" for item in self.pilot.catalogue.names)])
+        try:
+            return write(path, sections, heading, force=force)
+        except BaseException:
+            items.unlink()
+            raise
+
+    def _new_catalogue(self, path: Path) -> Path | None:
+        if self.pilot.catalogue is None or self.pilot.roles.catalogue is not None:
+            return None
+        return path.with_name(f"{path.stem}-items.csv")
+
+    def sections(self, path: Path, name: str) -> Sections:
+        pilot, table = self.pilot, self.pilot.table
+        low, high = pilot.y.min(), pilot.y.max()
+        most = int(pilot.sizes.max())
+        promised = self.promise
+        return {
+            "study": {"name": Entry(name)},
+            "model": self._model(),
+            "inputs": self._inputs(path),
+            "table": {
+                "client": Entry(table.client, "whose row it is"),
+                "target": Entry(table.target, "the output"),
+                "name": Entry(table.name, "of an item, if there is a catalogue"),
+            },
+            "basis": self._basis(),
+            "limits": {
+                "y": Entry(list(pilot.limits_y), f"the pilot has {low:g} to {high:g}"),
+                "noise": Entry([0.01, 100.0], "an example's noise variance, as a multiple of lam * sigma2"),
+                "examples_per_client": Entry(
+                    min(2000, max(50, EXAMPLES_ROOM * most)), f"no client of the pilot has more than {most}"
+                ),
+            },
+            "release": promise(
+                promised.policy,
+                promised.epsilon,
+                promised.releases,
+                promised.every,
+                examples=Entry(self.examples, "expected per client: half of the pilot's have as many"),
+                center=Entry(self.center, "a typical output, about which clients are clipped: the pilot's mean"),
+            ),
+            **server(f"{path.stem}.db"),
+        }
+
+    def _model(self) -> dict[str, Entry]:
+        model, noise = self.model, self.tuning.noise_variance
+        variances = {side: self._variance(side) for side in ("average", "individual")}
+        entries = {
+            "alpha": Entry(rounded_share(model.alpha), "share of the average in the kernels' scales, from 0 to 1"),
+            "lam": Entry(
+                rounded(model.lam),
+                f"noise variance over sigma2: an output has noise of standard deviation {noise**0.5:.3g}",
+            ),
+            "sigma2": Entry(
+                self.sigma2,
+                f"scale of all variances; standard deviations in the pilot: average {variances['average'] ** 0.5:.3g}, "
+                f"shifts of clients {variances['individual'] ** 0.5:.3g}, noise {noise**0.5:.3g}",
+            ),
+            "bias": Entry("constant", "a level that all clients share; or none, linear, or inputs with a slope"),
+            "common": self._kernel("average", model.common),
+            "individual": self._kernel("individual", model.individual),
+        }
+        if model.common is None:
+            del entries["alpha"]
+        return entries
+
+    def _variance(self, side: str) -> float:
+        components = self.tuning.components
+        listed = [component for component in components.listed if component.side == side]
+        return sum(component.size(components.X) for component in listed) * self.tuning.noise_variance
+
+    def _kernel(self, side: str, kernel: Kernel | None) -> Entry:
+        """A kernel with a line for each component, which says how much it is."""
+        about = "of the average" if side == "average" else "of the shifts"
+        if kernel is None:
+            return Entry("none", f"{about}: the pilot shows none beside the bias")
+        components = self.tuning.components
+        listed = [component for component in components.listed if component.side == side]
+        deviations = [(c.size(components.X) * self.tuning.noise_variance) ** 0.5 for c in listed]
+        words = [f"{c.described(self.pilot.labels).partition(': ')[2]}" for c in listed]
+        spec = _rounded_spec(to_spec(kernel))
+        if len(listed) == 1:
+            return Entry(spec, f"{about}: {words[0]}, standard deviation {deviations[0]:.3g}")
+        parts = Listed(
+            Entry(one, f"{word}: standard deviation {d:.3g}") for one, word, d in zip(spec["of"], words, deviations)
+        )
+        return Entry({"kernel": "sum", "of": parts}, about)
+
+    def _inputs(self, path: Path) -> dict[str, Entry]:
+        pilot = self.pilot
+        if pilot.catalogue is not None:
+            file = self._new_catalogue(path) or pilot.roles.catalogue
+            assert file is not None
+            beside = os.path.relpath(file.absolute(), path.absolute().parent)
+            return {
+                "catalogue": Entry(beside, f"{count(len(pilot.catalogue), 'item')}: a header, then name and features"),
+                "normalise": Entry(False, "true: features of unit length"),
+            }
+        assert pilot.columns is not None
+        columns = Listed(Entry(column.to_spec()) for column in pilot.columns)
+        comment = "bounds are a little wider than the pilot's, quantiles are at 5, 25, 50, 75 and 95 %"
+        return {"columns": Entry(columns, comment)}
+
+    def _basis(self) -> dict[str, Entry]:
+        private, catalogue = self.promise.policy == "private", self.pilot.catalogue
+        if self.model.common is None:
+            return {"kind": Entry("growing", "nothing but the bias is shared")}
+        if not private and catalogue is not None and len(catalogue) <= MAX_GROWING_ITEMS:
+            return {"kind": Entry("growing", "exact on the whole catalogue")}
+        spread = (
+            {} if catalogue is not None else {"spread": Entry(self.spread, "points between the bounds, by quantiles")}
+        )
+        if not private:
+            return (
+                {"kind": Entry("landmarks"), **spread}
+                if spread
+                else {"kind": Entry("eigen"), "rank": Entry(MAX_NAMED_RANK)}
+            )
+        why = f"the forecast's best for {count(self.clients, 'client')} at epsilon {self.promise.epsilon:g}"
+        why = "every item, as they only have names" if catalogue is not None and not catalogue.features else why
+        return {"kind": Entry("eigen"), **spread, "rank": Entry(self.rank, why)}
+
+
+# --- the models that a search starts from ---
+
+
+def starting_models(pilot: Pilot) -> list[Model]:
+    """A constant bias; an average of slopes and a smooth part; shifts of an intercept, slopes and a smooth part.
+
+    Columns are scaled, each by itself. Features of a catalogue are often of one kind, such as tags from 0 to 1, where 0
+    is none and a tag that hardly varies also matters less: so there is a second model that reads them by one scale.
+
+    For items that only have names: a level of each item, and for each client a level, and a liking of each item.
+    """
+    catalogue = pilot.catalogue
+    if catalogue is not None and not catalogue.features:
+        scale = ConstantKernel(1.0)
+        return [Model(Identity(), scale + scale * Identity(), 0.5, 0.5, catalogue=catalogue)]
+    features = None if catalogue is None else catalogue.features
+    scaling = defaults.Scaling.of(pilot.X if features is None else pilot.X[:, features], np.ones(len(pilot.X)))
+    scaling = replace(scaling, center=_centers(scaling), scale=_rounded_all(scaling.scale))
+    if features is None or len(features) == 1:
+        return [_scaled_model(pilot, scaling)]
+    one_scale = np.full(len(features), rounded(float(np.sqrt(np.mean(scaling.scale**2)))))
+    as_it_is = replace(scaling, center=np.zeros(len(features)), scale=one_scale)
+    return [_scaled_model(pilot, scaling), _scaled_model(pilot, as_it_is)]
+
+
+def _scaled_model(pilot: Pilot, scaling: defaults.Scaling) -> Model:
+    scale = ConstantKernel(1.0)
+    average = scale * scaling.kernel(DotProduct(0.0, "fixed")) + scale * _bounded(defaults.average(scaling))
+    common, individual = None if scaling.is_constant else average, _bounded(defaults.shift(scaling))
+    if pilot.catalogue is not None:
+        features = pilot.catalogue.features
+        common, individual = None if common is None else _on(common, features), _on(individual, features)
+    return Model(common, individual, 0.5, 0.1, catalogue=pilot.catalogue, columns=pilot.columns)
+
+
+def _tuned(pilot: Pilot, model: Model, report: Callable[[Step], None] | None) -> Tuning:
+    """The model with the numbers that make the pilot likeliest."""
+    rows = _tuned_rows(pilot)
+    inputs = pilot.X[distinct(pilot.X[rows])[0]] if len(rows) == len(pilot.X) else pilot.X[rows]
+    if model.common is not None and model.catalogue is None:
+        basis = defaults.basis("auto", model.common, _unique(inputs), most=defaults.MAX_SEARCHED_INPUTS)
+        model = replace(model, basis=basis)
+    engine = Engine(model)
+    engine.learn_many([pilot.clients[k] for k in rows], pilot.X[rows], pilot.y[rows])
+    return tune_model(engine, report=report)
+
+
+def _bounded(kernel: Kernel) -> Kernel:
+    """A smooth part with one length for many inputs is not so long that it is a slope: with lengths without an end its
+    variance has none either, and a private study bounds its clients by that. Nor is it so short that it is noise."""
+    if type(kernel) in (Sum, Product):
+        return type(kernel)(_bounded(kernel.k1), _bounded(kernel.k2))
+    if type(kernel) is not Scaled or type(kernel.kernel) is not RBF:
+        return kernel
+    lengths = np.atleast_1d(kernel.kernel.length_scale)
+    if len(lengths) == len(kernel.scale):
+        return kernel
+    bounds = (MIN_LENGTH * lengths[0], MAX_LENGTH * lengths[0])
+    return Scaled(RBF(lengths[0], bounds), kernel.center, kernel.scale)
+
+
+def _on(kernel: Kernel, columns: list[int]) -> Kernel:
+    """The kernel on the features of a catalogue's items."""
+    if type(kernel) in (Sum, Product):
+        return type(kernel)(_on(kernel.k1, columns), _on(kernel.k2, columns))
+    return kernel if type(kernel) is ConstantKernel else On(kernel, columns)
+
+
+def kernel_in_units(kernel: Kernel) -> Kernel:
+    """The same kernel with length scales in the units of the inputs, instead of a scaling and lengths without units."""
+    if type(kernel) in (Sum, Product):
+        return type(kernel)(kernel_in_units(kernel.k1), kernel_in_units(kernel.k2))
+    if type(kernel) is On:
+        return On(kernel_in_units(kernel.kernel), kernel.columns)
+    if type(kernel) is Scaled and type(kernel.kernel) in (RBF, Matern):
+        inner = kernel.kernel
+        lengths = np.asarray(inner.length_scale) * np.asarray(kernel.scale)
+        length = float(lengths[0]) if len(lengths) == 1 else lengths
+        return RBF(length) if type(inner) is RBF else Matern(length, nu=inner.nu)
+    if isinstance(kernel, Reading) and type(kernel.kernel) is ConstantKernel:
+        return kernel.kernel
+    return kernel
+
+
+# --- numbers and cells ---
+
+
+def _tuned_rows(pilot: Pilot) -> Array:
+    """All rows, or those of as many random clients as make enough."""
+    if len(pilot.y) <= MAX_TUNED_ROWS:
+        return np.arange(len(pilot.y))
+    labels, client = np.unique(np.array(pilot.clients, dtype=object).astype(str), return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    total = np.cumsum(np.bincount(client)[order])
+    chosen = order[: max(1, int(np.searchsorted(total, MAX_TUNED_ROWS)))]
+    return np.flatnonzero(np.isin(client, chosen))
+
+
+def _unique(X: Array) -> Array:
+    return np.asarray(X[distinct(np.ascontiguousarray(X))[0]])
+
+
+def _centers(scaling: defaults.Scaling) -> Array:
+    return np.array([rounded_within(float(one), float(scale)) for one, scale in zip(scaling.center, scaling.scale)])
+
+
+def _rounded_all(values: Array) -> Array:
+    return np.array([rounded(float(value)) for value in values])
+
+
+def _rounded_spec(spec: Any) -> Any:
+    """A kernel's plain data with numbers as people write them, without bounds of a search; centers are rounded."""
+    if isinstance(spec, dict):
+        rounding: dict[str, Callable[[Any], Any]] = {"covariance": _rounded_covariance, "center": list}
+        return {
+            key: rounding.get(key, _rounded_spec)(value) for key, value in spec.items() if not key.endswith("_bounds")
+        }
+    if isinstance(spec, list):
+        return [_rounded_spec(value) for value in spec]
+    return rounded(spec) if isinstance(spec, float) else spec
+
+
+def _rounded_covariance(C: list[list[float]]) -> list[list[float]]:
+    """Covariances are made a little smaller, so that rounding leaves no negative eigenvalue."""
+    smaller = np.asarray(C) * np.where(np.eye(len(C)) > 0, 1.0, 1.0 - ROUNDING)
+    return [[rounded(float(value)) for value in row] for row in smaller]
+
+
+def _cell(text: str) -> str:
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if any(mark in text for mark in ',"\n') else text

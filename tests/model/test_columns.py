@@ -1,0 +1,136 @@
+"""Named inputs: cells to rows and back, in any order of columns, and refusals that name the column."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motet.errors import InvalidData, InvalidModel
+from motet.kernels import RBF
+from motet.model.columns import Columns, days_since, iso_date
+from motet.model.model import Model
+
+SPEC: list[dict[str, Any]] = [
+    {"name": "hours", "bounds": [0.0, 24.0], "unit": "h", "quantiles": [1.0, 2.0, 3.0, 8.0, 20.0]},
+    {"name": "sex", "values": ["f", "m", "other"]},
+    {"name": "visit", "since": "2024-01-01", "bounds": ["2024-01-01", "2026-12-31"]},
+]
+COLUMNS = Columns.from_spec(SPEC)
+CELLS = {"hours": [1.5, 2.0], "sex": ["m", "f"], "visit": ["2024-01-02", "2024-03-01T12:00"]}
+
+
+def test_a_row_has_a_number_a_place_for_each_value_and_days() -> None:
+    expected = [[1.5, 0.0, 1.0, 0.0, 1.0], [2.0, 1.0, 0.0, 0.0, 60.5]]
+    assert COLUMNS.rows(CELLS).tolist() == expected
+    assert COLUMNS.labels == ["hours", "sex=f", "sex=m", "sex=other", "visit"]
+    assert COLUMNS.bounds == ((0.0, 24.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1095.0))
+    assert COLUMNS.places("sex") == [1, 2, 3]
+    assert COLUMNS.places("sex=m") == [2]
+
+
+@given(st.permutations(list(CELLS)), st.sampled_from(["frame", "mapping", "mappings"]))
+def test_the_order_of_columns_does_not_matter(order: list[str], form: str) -> None:
+    cells = {name: CELLS[name] for name in order}
+    frame = pd.DataFrame(cells)
+    given: Any = {"frame": frame, "mapping": cells, "mappings": frame.to_dict("records")}[form]
+    assert np.array_equal(COLUMNS.rows(given), COLUMNS.rows(CELLS))
+
+
+numbers = st.floats(-1e6, 1e6)
+inputs = st.fixed_dictionaries(
+    {
+        "hours": numbers,
+        "sex": st.sampled_from(["f", "m", "other"]),
+        "visit": st.dates(date(1900, 1, 1), date(2200, 1, 1)).map(date.isoformat),
+    }
+)
+
+
+@given(st.lists(inputs, min_size=1, max_size=5))
+def test_cells_come_back(given: list[dict[str, Any]]) -> None:
+    assert COLUMNS.cells(COLUMNS.rows(given)) == given
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hour": [1.0, 2.0], "hours": None}, "unknown input \"hour\"; did you mean 'hours'?"),
+        ({"dose": [1.0, 2.0]}, 'unknown input "dose": the inputs are hours, sex, visit'),
+        ({"sex": None}, 'the input "sex" is missing'),
+        ({"sex": ["m", "F"]}, 'row 1, sex: expected "f", "m" or "other", got "F"; did you mean \'f\'?'),
+        ({"hours": [1.0, np.nan]}, "row 1, hours: expected a number, got nothing"),
+        ({"hours": ["1", "late"]}, 'row 1, hours: expected a number, got "late"'),
+        ({"visit": ["2024-01-02", "1/2/2024"]}, "row 1, visit: expected a date such as 2024-03-01"),
+        ({"visit": ["2024-01-02", "2024-13-02"]}, "row 1, visit: expected a date such as 2024-03-01"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(change: dict[str, Any], message: str) -> None:
+    cells = {name: cells for name, cells in (CELLS | change).items() if cells is not None}
+    with pytest.raises(InvalidData) as refusal:
+        COLUMNS.rows(pd.DataFrame(cells))
+    assert message in str(refusal.value)
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    frame = pd.DataFrame([[1.0, 2.0, "m", "2024-01-02"]], columns=["hours", "hours", "sex", "visit"])
+    with pytest.raises(InvalidData, match="is there twice"):
+        COLUMNS.rows(frame)
+
+
+def test_dates_of_all_kinds_agree() -> None:
+    since = date(2024, 1, 1)
+    moment = datetime(2024, 1, 2, 6)
+    zoned = moment.replace(tzinfo=timezone(timedelta(hours=2)))
+    assert days_since("2024-01-02", since) == days_since(date(2024, 1, 2), since) == 1.0
+    for cell in ("2024-01-02T06:00", "2024-01-02 06:00:00", moment, pd.Timestamp(moment), np.datetime64(moment)):
+        assert days_since(cell, since) == 1.25
+    assert days_since(zoned, since) == days_since("2024-01-02T06:00+02:00", since) == 1 + 4 / 24
+    assert days_since(pd.NaT, since) is None
+    assert days_since("5", since) is None
+    assert iso_date(1.25, since) == "2024-01-02T06:00:00"
+
+
+def test_whole_numbers_are_values_however_a_table_writes_them() -> None:
+    grade = Columns.from_spec([{"name": "grade", "values": [1, 2, 3]}])
+    assert grade.rows(pd.DataFrame({"grade": [2, 3]})).tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert grade.rows(pd.DataFrame({"grade": [2.0, 3.0]})).tolist() == grade.rows({"grade": ["2", "3"]}).tolist()
+
+
+def test_a_model_carries_its_columns() -> None:
+    model = Model(RBF(1.0), RBF(1.0), 0.5, 0.1, columns=COLUMNS)
+    assert model.dimension == 5
+    again = Model.from_json(model.to_json())
+    assert again.columns == COLUMNS
+    assert again.to_spec()["columns"] == SPEC
+    assert np.array_equal(again.rows(pd.DataFrame(CELLS)), COLUMNS.rows(CELLS))
+    assert "columns" not in Model(RBF(1.0), RBF(1.0), 0.5, 0.1).to_spec()
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "a", "low": 1}, "low"),
+        ({"name": "a", "values": ["x", "x"]}, "values"),
+        ({"name": "a", "values": [str(k) for k in range(101)]}, "values"),
+        ({"name": "a", "values": ["x", "y"], "since": "2024-01-01"}, "since"),
+        ({"name": "a", "since": "soon"}, "since"),
+        ({"name": "a", "bounds": [0.0, float("inf")]}, "bounds"),
+        ({"name": "a", "since": "2024-01-01", "bounds": [0, 1]}, "bounds"),
+        ({"name": "a", "values": ["x", "y"], "bounds": [0, 1]}, "bounds"),
+        ({"name": "a", "bounds": [0, 9], "quantiles": [1, 2, 3]}, "quantiles"),
+        ({"name": "a", "bounds": [0, 9], "quantiles": [1, 2, 3, 5, 4]}, "quantiles"),
+        ({"name": "a", "bounds": [0, 4], "quantiles": [1, 2, 3, 4, 5]}, "quantiles"),
+        ({"name": "a", "quantiles": [1, 2, 3, 4, 5]}, "quantiles"),
+    ],
+)
+def test_specifications_that_are_refused(spec: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidModel) as refusal:
+        Columns.from_spec([spec])
+    assert refusal.value.where == where

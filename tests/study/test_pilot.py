@@ -1,0 +1,165 @@
+"""Pilot tables: what columns are, which rows are left out and why, and bounds around the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from motet.errors import EmptyData, InvalidData
+from motet.files import Table, read
+from motet.model.columns import QUANTILES
+from motet.study.pilot import Pilot, Roles, kinds_of, outward
+
+
+def table(tmp_path: Path, frame: pd.DataFrame) -> Table:
+    frame.to_csv(tmp_path / "pilot.csv", index=False)
+    return read(tmp_path / "pilot.csv")
+
+
+def visits(n: int = 40) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "patient": [f"p{k % 8}" for k in range(n)],
+            "hours": rng.uniform(0.5, 13.0, n).round(2),
+            "dose (mg)": rng.choice([5, 10], n),
+            "sex": rng.choice(["f", "m"], n),
+            "visit": (np.datetime64("2025-01-01") + np.arange(n)).astype(str),
+            "note": [f"text {k}" for k in range(n)],
+            "site": "north",
+            "glucose": rng.normal(100.0, 10.0, n).round(1),
+        }
+    )
+
+
+ROLES = Roles(client="patient", target="glucose")
+
+
+def test_kinds_and_default_inputs(tmp_path: Path) -> None:
+    pilot = Pilot.read(table(tmp_path, visits()), ROLES)
+    kinds = kinds_of(table(tmp_path, visits()))
+    assert kinds["note"] == "text"
+    assert kinds["site"] == "constant"
+    assert pilot.columns is not None
+    assert pilot.columns.names == ("hours", "dose (mg)", "sex", "visit")
+    hours, dose, sex, visit = pilot.columns
+    assert hours.bounds is not None
+    assert hours.bounds[0] == 0.0  # not below, as no value is
+    assert hours.bounds[1] >= 13.0
+    assert dose.unit == "mg"
+    assert sex.values == ("f", "m")
+    assert visit.since is not None
+    assert visit.since.isoformat() == "2025-01-01"
+    assert visit.bounds == (0.0, 78.0)
+    assert pilot.X.shape == (40, 5)
+    assert "columns that are not used: note (text), site (constant)" in pilot.notes
+
+
+def test_columns_that_are_no_inputs_by_default(tmp_path: Path) -> None:
+    frame = visits().assign(
+        number=[k % 8 + 1 for k in range(40)],  # each patient's
+        weight=[60.5 + 3 * (k % 8) for k in range(40)],  # also different for each, but a measurement
+        row=np.arange(40) + 1,
+        lab=[1.0 if k % 3 == 0 else None for k in range(40)],
+        noise=2.0,
+        mean=np.arange(40) ** 2,
+    )
+    pilot = Pilot.read(table(tmp_path, frame), ROLES)
+    assert pilot.columns is not None
+    assert pilot.columns.names == ("hours", "dose (mg)", "sex", "visit", "weight")
+    (unused,) = [note for note in pilot.notes if "not used" in note]
+    assert "number (another name of the client), row (row number), lab (constant)" in unused
+    assert "noise (read as noise variances of examples), mean (read as predictions)" in unused
+    frame["lab"] *= np.arange(40)
+    (unused,) = [note for note in Pilot.read(table(tmp_path, frame), ROLES).notes if "not used" in note]
+    assert "lab (65 % missing)" in unused
+    given = Pilot.read(table(tmp_path, frame), Roles(client="patient", target="glucose", inputs=("row", "number")))
+    assert given.X.shape == (40, 2)
+
+
+def test_columns_that_others_tell_already_are_no_inputs_by_default(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    frame = visits().drop(columns="visit").assign(year=2000 + np.arange(40) % 9, month=rng.integers(1, 13, 40))
+    frame = frame.assign(date=frame["year"] + frame["month"] / 12, price=frame["hours"] + rng.normal(0.0, 2.0, 40))
+    pilot = Pilot.read(table(tmp_path, frame), ROLES)
+    assert pilot.columns is not None
+    assert pilot.columns.names == ("hours", "dose (mg)", "sex", "year", "month", "price")
+    (unused,) = [note for note in pilot.notes if "not used" in note]
+    assert "date (all but a combination of other inputs)" in unused
+
+
+def test_bounds_and_quantiles_of_years_and_of_large_numbers(tmp_path: Path) -> None:
+    frame = visits().assign(year=[1935 + k % 20 for k in range(40)], seconds=1.7e9 + np.arange(40) % 13)
+    roles = Roles(client="patient", target="glucose", inputs=("year", "seconds"))
+    columns = Pilot.read(table(tmp_path, frame), roles).columns
+    assert columns is not None
+    year, seconds = columns
+    assert year.bounds == (1934.0, 1955.0)
+    assert np.abs(np.array(year.quantiles) - np.quantile(frame["year"], QUANTILES)).max() < 0.06
+    assert np.abs(np.array(seconds.quantiles) - np.quantile(frame["seconds"], QUANTILES)).max() < 0.06
+
+
+def test_rows_with_missing_values_are_left_out_and_counted(tmp_path: Path) -> None:
+    frame = visits()
+    frame["hours"] = frame["hours"].astype(object)
+    frame.loc[3, "hours"], frame.loc[4, "hours"], frame.loc[4, "glucose"] = "NA", "", None
+    pilot = Pilot.read(table(tmp_path, frame), Roles(client="patient", target="glucose", inputs=("hours",)))
+    assert len(pilot.y) == 38
+    assert pilot.notes[0] == "2 rows with missing values left out: 1 in glucose, 2 in hours"
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        (Roles(client="Patient", target="glucose"), "no column 'Patient'; it has patient, hours, dose (mg), sex"),
+        (Roles(client="patient", target="patient"), "has two roles"),
+        (Roles(client="patient", target="sex"), "row 2, column sex: expected a number, got"),
+        (Roles(client="patient", target="glucose", inputs=("note",)), "40 different texts, too many for a category"),
+        (Roles(client="patient", target="glucose", inputs=("site",)), "has one value only"),
+        (Roles(client="patient", target="std"), "standard deviations of predictions are in a column 'std': rename it"),
+        (Roles(client="patient", target="glucose", inputs=("hours",), name="sex"), "--inputs, columns of numbers"),
+        (Roles(client="patient", target="glucose", catalogue=Path("a.csv")), "--name COLUMN"),
+    ],
+)
+def test_mistakes_name_the_column(tmp_path: Path, roles: Roles, message: str) -> None:
+    with pytest.raises(InvalidData) as refusal:
+        Pilot.read(table(tmp_path, visits().assign(std=1.0)), roles)
+    assert message in str(refusal.value)
+
+
+def test_too_few_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EmptyData, match="at least 12 complete rows of 4 clients, got 8 complete rows of 8 clients"):
+        Pilot.read(table(tmp_path, visits(8)), ROLES)
+
+
+def test_items_by_name_with_and_without_a_catalogue(tmp_path: Path) -> None:
+    frame = visits().assign(film=[f"film {k % 7}" for k in range(40)])
+    names = Pilot.read(table(tmp_path, frame), Roles(client="patient", target="glucose", name="film"))
+    assert names.catalogue is not None
+    assert len(names.catalogue) == 7
+    assert not names.catalogue.features
+    (tmp_path / "films.csv").write_text("film,a\n" + "".join(f"film {k},{k}\n" for k in range(6)), encoding="utf-8")
+    roles = Roles(client="patient", target="glucose", name="film", catalogue=tmp_path / "films.csv")
+    pilot = Pilot.read(table(tmp_path, frame), roles)
+    assert len(pilot.y) == 35
+    assert "5 rows of 1 item not in films.csv: film 6" in pilot.notes
+    assert pilot.X.shape[1] == 2
+
+
+def test_limits_are_wider_than_the_data_and_a_scale_is_itself(tmp_path: Path) -> None:
+    frame = visits()
+    low, high = Pilot.read(table(tmp_path, frame), ROLES).limits_y
+    assert low < frame["glucose"].min() < frame["glucose"].max() < high
+    stars = frame.assign(glucose=np.arange(40) % 5 + 1)
+    assert Pilot.read(table(tmp_path, stars), ROLES).limits_y == (1.0, 5.0)
+
+
+def test_outward() -> None:
+    assert outward(0.5, 13.2, 0.05) == (0.0, 14.0)
+    assert outward(-13.2, -0.5, 0.05) == (-14.0, 0.0)
+    assert outward(-3.0, 5.0, 0.0) == (-3.0, 5.0)
+    low, high = outward(7.0, 7.0, 0.05)
+    assert low < 7.0 < high
