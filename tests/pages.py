@@ -24,7 +24,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-
 from tests.scenarios.harness import END, START, children, free_port, is_ready, poll
 
 ROOT = Path(__file__).parents[1]
