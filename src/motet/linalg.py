@@ -2,7 +2,7 @@
 
 - eigenvectors that are the same on every machine; pivoted Cholesky, which finds the numerical rank;
 - triangles in place, triangular solves, the isometric half-vector ``svec`` and its inverse ``smat``;
-- inverses of stacks (m, ℓ, ℓ) of small positive definite matrices;
+- inverses of stacks (m, ℓ, ℓ) of small positive definite matrices, and of large ones of low rank but for a diagonal;
 - work divided over all cores, and BLAS kept from doing that too.
 """
 
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator
 from functools import lru_cache
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -216,6 +216,66 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
     R = -_stack_square(H)
     _stack_diagonal(R)[:] += D
     return np.moveaxis(R, -1, 0), np.log(D).sum(axis=0) - _stack_log_det(L)
+
+
+class LowRankInverse:
+    """R = D − HHᵀ, a stack of inverses of UUᵀ + D⁻¹, as D (m, ℓ) and H (m, ℓ, q): products cost O(ℓq) a column.
+
+    It stands for its (m, ℓ, ℓ) array in products, from either side, and in choices along the stack.
+    """
+
+    __array_ufunc__ = None  # an array on the left leaves the product to this class
+
+    def __init__(self, D: Array, H: Array) -> None:
+        self.D, self.H = D, H
+
+    @classmethod
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")
+    def of(cls, U: Array, diagonal: Array) -> tuple[LowRankInverse, Array]:
+        """(UUᵀ + diag)⁻¹ of a stack, and the logarithms of its determinants; not finite if the numbers are not.
+
+        With A = diag^-½U and [A; I] = [Q; P]T by reflections, I − QQᵀ is the inverse of I + AAᵀ. To form I + AᵀA
+        instead would square A's condition, and lose all digits if the diagonal is small.
+        """
+        root = 1.0 / np.sqrt(diagonal)
+        size, q = U.shape[-2:]
+        A = np.empty((*U.shape[:-2], size + q, q))
+        np.multiply(root[..., None], U, out=A[..., :size, :])
+        A[..., size:, :] = np.eye(q)
+        Q, T = np.linalg.qr(A)
+        log_det = 2.0 * np.log(root).sum(axis=-1)
+        log_det -= 2.0 * np.log(np.abs(np.diagonal(T, axis1=-2, axis2=-1))).sum(axis=-1)
+        return cls(root**2, root[..., None] * Q[..., :size, :]), log_det
+
+    @property
+    def diagonal(self) -> Array:
+        return np.asarray(self.D - np.einsum("...ij,...ij->...i", self.H, self.H))
+
+    @property
+    def dense(self) -> Array:
+        R = -(self.H @ self.H.swapaxes(-1, -2))
+        np.einsum("...ii->...i", R)[...] += self.D
+        return R
+
+    def __matmul__(self, M: Array) -> Array:
+        return np.asarray(self.D[..., None] * M - self.H @ (self.H.swapaxes(-1, -2) @ M))
+
+    def __rmatmul__(self, M: Array) -> Array:
+        return np.asarray(M * self.D[..., None, :] - (M @ self.H) @ self.H.swapaxes(-1, -2))
+
+    def __getitem__(self, which: Any) -> LowRankInverse:
+        return LowRankInverse(self.D[which], self.H[which])
+
+    def joined(self, other: LowRankInverse) -> LowRankInverse:
+        """Both stacks as one; the one with fewer features gets zeros."""
+        q = max(self.H.shape[-1], other.H.shape[-1])
+        H = [np.pad(R.H, ((0, 0), (0, 0), (0, q - R.H.shape[-1]))) for R in (self, other)]
+        return LowRankInverse(np.concatenate([self.D, other.D]), np.concatenate(H))
+
+
+def dense(R: Array | LowRankInverse) -> Array:
+    """The inverses themselves."""
+    return R.dense if isinstance(R, LowRankInverse) else R
 
 
 def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:

@@ -1,0 +1,172 @@
+"""Finite features of kernels: u(x) with k(x, x′) = u(x)ᵀu(x′) exactly, and their derivatives.
+
+Linear kernels, their powers, constants, levels (``Identity``), and sums and products of these have few features. Then
+a long task's covariance UUᵀ + λW is of low rank but for its diagonal, and costs no more than its rows.
+Features need not be independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
+from typing import TypeAlias
+
+import numpy as np
+
+from motet.arrays import Array, Index, distinct
+from motet.kernels import (
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    Identity,
+    Kernel,
+    Linear,
+    On,
+    Product,
+    Scaled,
+    Sum,
+    affine,
+)
+
+FeatureMap: TypeAlias = Callable[[Kernel, Array], Array]
+FeatureDerivatives: TypeAlias = Callable[[Kernel, Array], Iterator[Array]]
+
+
+def feature_count(kernel: Kernel, X: Array) -> int | None:
+    """How many features a kernel has at these inputs, or at a stack of them; None if it has no finite number."""
+    kind = type(kernel)
+    if kind is Identity:  # a level of one task is none of another's
+        return max((len(distinct(table)[0]) for table in _tables(X)), default=0)
+    if kind in (ConstantKernel, DotProduct, Linear):
+        return features(kernel, np.zeros((1, X.shape[-1]))).shape[-1]
+    if kind in (On, Scaled):
+        return feature_count(kernel.kernel, kernel.read(X))
+    if kind is Exponentiation:
+        inner, power = feature_count(kernel.kernel, X), int(kernel.exponent)
+        is_whole = power == kernel.exponent and power >= 1
+        return math.comb(inner + power - 1, power) if inner is not None and is_whole else None
+    if kind in (Sum, Product):
+        left, right = feature_count(kernel.k1, X), feature_count(kernel.k2, X)
+        if left is None or right is None:
+            return None
+        return left + right if kind is Sum else left * right
+    return None
+
+
+def features(kernel: Kernel, X: Array) -> Array:
+    """u(x) of shape (…, n, q) for X of shape (…, n, p); of a kernel that has a ``feature_count`` there."""
+    return MAPS[type(kernel)](kernel, X)
+
+
+def feature_derivatives(kernel: Kernel, X: Array) -> Iterator[Array]:
+    """∂u(x)/∂θᵢ for every free parameter of scikit-learn's ``kernel.theta``, in order."""
+    return DERIVATIVES[type(kernel)](kernel, X) if len(kernel.theta) else iter(())
+
+
+# --- features ---
+
+
+def _tables(X: Array) -> Array:
+    return X.reshape(-1, *X.shape[-2:])
+
+
+def _levels(_kernel: Identity, X: Array) -> Array:
+    """A column for every different input of its own table."""
+    numbers: list[Index] = [distinct(table)[1] for table in _tables(X)]
+    width = max((int(number.max(initial=-1)) + 1 for number in numbers), default=0)
+    return np.array([np.eye(width)[number] for number in numbers]).reshape(*X.shape[:-1], width)
+
+
+def _dot_product(kernel: DotProduct, X: Array) -> Array:
+    return np.concatenate([np.full((*X.shape[:-1], 1), kernel.sigma_0), X], axis=-1) if kernel.sigma_0 else X
+
+
+def _products(U: Array, V: Array) -> Array:
+    """Every column of U times every column of V."""
+    return (U[..., :, None] * V[..., None, :]).reshape(*U.shape[:-1], U.shape[-1] * V.shape[-1])
+
+
+def _monomials(columns: int, power: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """The columns of every monomial of a power of Σ uᵢu′ᵢ, and the root of how often it comes."""
+    for chosen in combinations_with_replacement(range(columns), power):
+        repeats = math.prod(math.factorial(times) for times in Counter(chosen).values())
+        yield chosen, math.sqrt(math.factorial(power) / repeats)
+
+
+def _power(kernel: Exponentiation, X: Array) -> Array:
+    U = features(kernel.kernel, X)
+    listed = [root * np.prod(U[..., chosen], axis=-1) for chosen, root in _monomials(U.shape[-1], int(kernel.exponent))]
+    return np.stack(listed, axis=-1)
+
+
+MAPS: dict[type[Kernel], FeatureMap] = {
+    ConstantKernel: lambda kernel, X: np.full((*X.shape[:-1], 1), math.sqrt(kernel.constant_value)),
+    DotProduct: _dot_product,
+    Linear: lambda kernel, X: affine(X) @ kernel.L,
+    Identity: _levels,
+    On: lambda kernel, X: features(kernel.kernel, kernel.read(X)),
+    Scaled: lambda kernel, X: features(kernel.kernel, kernel.read(X)),
+    Sum: lambda kernel, X: np.concatenate([features(kernel.k1, X), features(kernel.k2, X)], axis=-1),
+    Product: lambda kernel, X: _products(features(kernel.k1, X), features(kernel.k2, X)),
+    Exponentiation: _power,
+}
+
+# --- derivatives ---
+
+
+def _constant_derivatives(kernel: ConstantKernel, X: Array) -> Iterator[Array]:
+    yield 0.5 * features(kernel, X)
+
+
+def _dot_product_derivatives(kernel: DotProduct, X: Array) -> Iterator[Array]:
+    D = np.zeros_like(features(kernel, X))
+    D[..., : bool(kernel.sigma_0)] = kernel.sigma_0
+    yield D
+
+
+def _linear_derivatives(kernel: Linear, X: Array) -> Iterator[Array]:
+    Z = affine(X)
+    for a, b in zip(*np.tril_indices(Z.shape[-1])):
+        D = np.zeros_like(Z)
+        D[..., b] = Z[..., a]
+        yield D
+
+
+def _within_derivatives(kernel: On | Scaled, X: Array) -> Iterator[Array]:
+    return feature_derivatives(kernel.kernel, kernel.read(X))
+
+
+def _sum_derivatives(kernel: Sum, X: Array) -> Iterator[Array]:
+    left, right = (np.zeros_like(features(part, X)) for part in (kernel.k1, kernel.k2))
+    yield from (np.concatenate([D, right], axis=-1) for D in feature_derivatives(kernel.k1, X))
+    yield from (np.concatenate([left, D], axis=-1) for D in feature_derivatives(kernel.k2, X))
+
+
+def _product_derivatives(kernel: Product, X: Array) -> Iterator[Array]:
+    left, right = features(kernel.k1, X), features(kernel.k2, X)
+    yield from (_products(D, right) for D in feature_derivatives(kernel.k1, X))
+    yield from (_products(left, D) for D in feature_derivatives(kernel.k2, X))
+
+
+def _power_derivatives(kernel: Exponentiation, X: Array) -> Iterator[Array]:
+    U, power = features(kernel.kernel, X), int(kernel.exponent)
+    for D in feature_derivatives(kernel.kernel, X):
+        listed = []
+        for chosen, root in _monomials(U.shape[-1], power):
+            others = (np.prod(U[..., chosen[:i] + chosen[i + 1 :]], axis=-1) for i in range(power))
+            listed.append(root * sum(D[..., column] * rest for column, rest in zip(chosen, others)))
+        yield np.stack(listed, axis=-1)
+
+
+DERIVATIVES: dict[type[Kernel], FeatureDerivatives] = {
+    ConstantKernel: _constant_derivatives,
+    DotProduct: _dot_product_derivatives,
+    Linear: _linear_derivatives,
+    On: _within_derivatives,
+    Scaled: _within_derivatives,
+    Sum: _sum_derivatives,
+    Product: _product_derivatives,
+    Exponentiation: _power_derivatives,
+}
