@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator
 from functools import lru_cache
@@ -219,15 +219,15 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
 
 
 class LowRankInverse:
-    """R = D − HHᵀ, a stack of inverses of UUᵀ + D⁻¹, as D (m, ℓ) and H (m, ℓ, q): products cost O(ℓq) a column.
+    """R = D − HHᵀ, a stack of inverses of UUᵀ + D⁻¹, as D (m, ℓ), H (m, ℓ, q) and T (m, q, q) with TᵀT = I + UᵀDU.
 
-    It stands for its (m, ℓ, ℓ) array in products, from either side, and in choices along the stack.
+    It stands for its (m, ℓ, ℓ) array in products, from either side, at O(ℓq) a column, and in choices along the stack.
     """
 
     __array_ufunc__ = None  # an array on the left leaves the product to this class
 
-    def __init__(self, D: Array, H: Array) -> None:
-        self.D, self.H = D, H
+    def __init__(self, D: Array, H: Array, T: Array) -> None:
+        self.D, self.H, self.T = D, H, T
 
     @classmethod
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")
@@ -245,7 +245,7 @@ class LowRankInverse:
         Q, T = np.linalg.qr(A)
         log_det = 2.0 * np.log(root).sum(axis=-1)
         log_det -= 2.0 * np.log(np.abs(np.diagonal(T, axis1=-2, axis2=-1))).sum(axis=-1)
-        return cls(root**2, root[..., None] * Q[..., :size, :]), log_det
+        return cls(root**2, root[..., None] * Q[..., :size, :], T), log_det
 
     @property
     def diagonal(self) -> Array:
@@ -264,13 +264,36 @@ class LowRankInverse:
         return np.asarray(M * self.D[..., None, :] - (M @ self.H) @ self.H.swapaxes(-1, -2))
 
     def __getitem__(self, which: Any) -> LowRankInverse:
-        return LowRankInverse(self.D[which], self.H[which])
+        return LowRankInverse(self.D[which], self.H[which], self.T[which])
 
-    def joined(self, other: LowRankInverse) -> LowRankInverse:
-        """Both stacks as one; the one with fewer features gets zeros."""
-        q = max(self.H.shape[-1], other.H.shape[-1])
-        H = [np.pad(R.H, ((0, 0), (0, 0), (0, q - R.H.shape[-1]))) for R in (self, other)]
-        return LowRankInverse(np.concatenate([self.D, other.D]), np.concatenate(H))
+    def weights(self, M: Array) -> Array:
+        """UᵀRM = T⁻¹HᵀM: what the columns of M say of the features' weights, whose prior is N(0, I)."""
+        return np.linalg.solve(self.T, self.H.swapaxes(-1, -2) @ M)
+
+    def variance(self, u: Array) -> Array:
+        """uᵀ(I − UᵀRU)u = ‖T⁻ᵀu‖² for every row u: the variance of the weights that is left, in their direction."""
+        half = np.linalg.solve(self.T.swapaxes(-1, -2), u.swapaxes(-1, -2))
+        return np.asarray((half**2).sum(axis=-2))
+
+    def padded(self, q: int) -> LowRankInverse:
+        """With features behind its own that are 0 in all rows."""
+        more = q - self.H.shape[-1]
+        if not more:
+            return self
+        T = np.pad(self.T, ((0, 0), (0, more), (0, more)))
+        np.einsum("...ii->...i", T)[..., q - more :] = 1.0
+        return LowRankInverse(self.D, np.pad(self.H, ((0, 0), (0, 0), (0, more))), T)
+
+    @classmethod
+    def joined(cls, stacks: Sequence[LowRankInverse]) -> LowRankInverse:
+        """Stacks as one."""
+        q = max(R.H.shape[-1] for R in stacks)
+        stacks = [R.padded(q) for R in stacks]
+        return (
+            stacks[0]
+            if len(stacks) == 1
+            else cls(*(np.concatenate([getattr(R, name) for R in stacks]) for name in ("D", "H", "T")))
+        )
 
 
 def dense(R: Array | LowRankInverse) -> Array:

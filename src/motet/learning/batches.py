@@ -58,7 +58,7 @@ class Batch:
         """Both as one; either has its R by features, or neither."""
 
         def join(a: Any, b: Any) -> Any:
-            return a.joined(b) if isinstance(a, LowRankInverse) else np.concatenate([a, b])
+            return LowRankInverse.joined([a, b]) if isinstance(a, LowRankInverse) else np.concatenate([a, b])
 
         return Batch(*(join(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
@@ -98,15 +98,16 @@ def _by_features(
 ) -> tuple[LowRankInverse, Array]:
     """Long tasks: O(mℓq²) for q features, and never an ℓ × ℓ matrix."""
     m, size = h.shape
-    D, H, log_det = np.empty((m, size)), np.zeros((m, size, rank)), np.empty(m)
+    parts: dict[int, LowRankInverse] = {}
+    log_det = np.empty(m)
 
     def work(part: slice) -> None:
-        U, diagonal = shift.low_rank(X[h[part]], noise[part], None if E is None else E[h[part]])
-        R, log_det[part] = LowRankInverse.of(U, diagonal)
-        D[part], H[part, :, : U.shape[-1]] = R.D, R.H
+        at = h[part]
+        U, diagonal = shift.low_rank(X[at], noise[part], None if E is None else E[at])
+        parts[part.start], log_det[part] = LowRankInverse.of(U, diagonal)
 
     on_all_cores(work, m, NUMBERS_PER_PART // (size * (2 * rank + X.shape[1])))
-    return LowRankInverse(D, H), log_det
+    return LowRankInverse.joined([parts[begin] for begin in sorted(parts)]), log_det
 
 
 # --- three ways to invert a stack of short tasks ---

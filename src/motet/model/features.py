@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array, Index, distinct
+from motet.arrays import Array, distinct, match
 from motet.kernels import (
     ConstantKernel,
     DotProduct,
@@ -30,7 +30,7 @@ from motet.kernels import (
     affine,
 )
 
-FeatureMap: TypeAlias = Callable[[Kernel, Array], Array]
+FeatureMap: TypeAlias = Callable[[Kernel, Array, Array], Array]
 FeatureDerivatives: TypeAlias = Callable[[Kernel, Array], Iterator[Array]]
 
 
@@ -38,7 +38,7 @@ def feature_count(kernel: Kernel, X: Array) -> int | None:
     """How many features a kernel has at these inputs, or at a stack of them; None if it has no finite number."""
     kind = type(kernel)
     if kind is Identity:  # a level of one task is none of another's
-        return max((len(distinct(table)[0]) for table in _tables(X)), default=0)
+        return max((len(distinct(table)[0]) for table in X.reshape(-1, *X.shape[-2:])), default=0)
     if kind in (ConstantKernel, DotProduct, Linear):
         return features(kernel, np.zeros((1, X.shape[-1]))).shape[-1]
     if kind in (On, Scaled):
@@ -55,31 +55,53 @@ def feature_count(kernel: Kernel, X: Array) -> int | None:
     return None
 
 
-def features(kernel: Kernel, X: Array) -> Array:
-    """u(x) of shape (…, n, q) for X of shape (…, n, p); of a kernel that has a ``feature_count`` there."""
-    return MAPS[type(kernel)](kernel, X)
+def features(kernel: Kernel, X: Array, own: Array | None = None) -> Array:
+    """u(x) of shape (…, n, q) for X of shape (…, n, p); of a kernel that has a ``feature_count`` there.
+
+    Levels are those of the inputs ``own``, by default of X: at other levels, which tell nothing of them, u is 0. In a
+    stack every table has its own, and the tables with fewer features get zeros behind them.
+    """
+    if X.ndim > 2 and _has_levels(kernel):
+        tables = [features(kernel, table, None if own is None else own[k]) for k, table in enumerate(X)]
+        width = max((table.shape[1] for table in tables), default=0)
+        return np.array([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
+    return MAPS[type(kernel)](kernel, X, X if own is None else own)
 
 
 def feature_derivatives(kernel: Kernel, X: Array) -> Iterator[Array]:
     """∂u(x)/∂θᵢ for every free parameter of scikit-learn's ``kernel.theta``, in order."""
-    return DERIVATIVES[type(kernel)](kernel, X) if len(kernel.theta) else iter(())
+    if not len(kernel.theta):
+        return iter(())
+    if X.ndim > 2 and _has_levels(kernel):
+        return _stacked([feature_derivatives(kernel, table) for table in X])
+    return DERIVATIVES[type(kernel)](kernel, X)
+
+
+def _stacked(tables: list[Iterator[Array]]) -> Iterator[Array]:
+    for changes in zip(*tables):
+        width = max(D.shape[1] for D in changes)
+        yield np.array([np.pad(D, ((0, 0), (0, width - D.shape[1]))) for D in changes])
+
+
+def _has_levels(kernel: Kernel) -> bool:
+    if type(kernel) in (Sum, Product):
+        return _has_levels(kernel.k1) or _has_levels(kernel.k2)
+    return type(kernel) is Identity or (type(kernel) in (On, Scaled, Exponentiation) and _has_levels(kernel.kernel))
 
 
 # --- features ---
 
 
-def _tables(X: Array) -> Array:
-    return X.reshape(-1, *X.shape[-2:])
+def _levels(_kernel: Identity, X: Array, own: Array) -> Array:
+    """A column for every different input of ``own``."""
+    first, _ = distinct(own)
+    numbers: dict[bytes, int] = {}
+    match(own[first], numbers)
+    number, width = match(X, numbers)[0], len(first)
+    return np.vstack([np.eye(width), np.zeros((1, width))])[np.minimum(number, width)]
 
 
-def _levels(_kernel: Identity, X: Array) -> Array:
-    """A column for every different input of its own table."""
-    numbers: list[Index] = [distinct(table)[1] for table in _tables(X)]
-    width = max((int(number.max(initial=-1)) + 1 for number in numbers), default=0)
-    return np.array([np.eye(width)[number] for number in numbers]).reshape(*X.shape[:-1], width)
-
-
-def _dot_product(kernel: DotProduct, X: Array) -> Array:
+def _dot_product(kernel: DotProduct, X: Array, _own: Array) -> Array:
     return np.concatenate([np.full((*X.shape[:-1], 1), kernel.sigma_0), X], axis=-1) if kernel.sigma_0 else X
 
 
@@ -95,21 +117,25 @@ def _monomials(columns: int, power: int) -> Iterator[tuple[tuple[int, ...], floa
         yield chosen, math.sqrt(math.factorial(power) / repeats)
 
 
-def _power(kernel: Exponentiation, X: Array) -> Array:
-    U = features(kernel.kernel, X)
+def _power(kernel: Exponentiation, X: Array, own: Array) -> Array:
+    U = features(kernel.kernel, X, own)
     listed = [root * np.prod(U[..., chosen], axis=-1) for chosen, root in _monomials(U.shape[-1], int(kernel.exponent))]
     return np.stack(listed, axis=-1)
 
 
+def _within(kernel: On | Scaled, X: Array, own: Array) -> Array:
+    return features(kernel.kernel, kernel.read(X), kernel.read(own))
+
+
 MAPS: dict[type[Kernel], FeatureMap] = {
-    ConstantKernel: lambda kernel, X: np.full((*X.shape[:-1], 1), math.sqrt(kernel.constant_value)),
+    ConstantKernel: lambda kernel, X, own: np.full((*X.shape[:-1], 1), math.sqrt(kernel.constant_value)),  # noqa: ARG005
     DotProduct: _dot_product,
-    Linear: lambda kernel, X: affine(X) @ kernel.L,
+    Linear: lambda kernel, X, own: affine(X) @ kernel.L,  # noqa: ARG005
     Identity: _levels,
-    On: lambda kernel, X: features(kernel.kernel, kernel.read(X)),
-    Scaled: lambda kernel, X: features(kernel.kernel, kernel.read(X)),
-    Sum: lambda kernel, X: np.concatenate([features(kernel.k1, X), features(kernel.k2, X)], axis=-1),
-    Product: lambda kernel, X: _products(features(kernel.k1, X), features(kernel.k2, X)),
+    On: _within,
+    Scaled: _within,
+    Sum: lambda kernel, X, own: np.concatenate([features(kernel.k1, X, own), features(kernel.k2, X, own)], axis=-1),
+    Product: lambda kernel, X, own: _products(features(kernel.k1, X, own), features(kernel.k2, X, own)),
     Exponentiation: _power,
 }
 

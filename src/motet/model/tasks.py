@@ -215,7 +215,11 @@ class Shift:
             flat = _features(self.basis, rows) if E is None else E.reshape(len(rows), -1)
             missed = self.basis.residual(rows, flat).reshape(noise.shape)
             diagonal = diagonal + self.missed_share * missed * self._unspanned(X)
-        return np.sqrt(self.share) * features(self.kernel, X), diagonal
+        return self.features(X), diagonal
+
+    def features(self, X: Array, own: Array | None = None) -> Array:
+        """u(x) with ``share`` · k̃(x, x′) = u(x)ᵀu(x′); levels are those of the task's ``own`` inputs, by default X."""
+        return np.asarray(np.sqrt(self.share) * features(self.kernel, X, own))
 
     def inverse(self, X: Array, noise: Array, E: Array | None = None) -> tuple[Inverse, Array]:
         """Rʲ and log |Rʲ| of a stack of tasks, not finite if there is none; by features if that is cheaper."""
