@@ -317,14 +317,9 @@ class Engine:
 
     def _solve(self, by_key: Batches, columns: Columns) -> State:
         """The sums of all tasks, the weights of the basis, and the release."""
-        X = self._examples.inputs
-        system = System.solve(self.model, columns, list(by_key.values()), X)
-        basis, total = columns.basis, system.total
-        redundant = X[:0] if self._fixed is not None else X[columns.order[basis.rank :]]
+        system = System.solve(self.model, columns, list(by_key.values()), self._examples.inputs)
         version = 1 if self._latest is None else self._latest.release.version + 1
-        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, system.posterior.theta)
-        release = Disclosed(self.model, version, *arrays, sigma2=system.evidence.sigma2)
-        return State(by_key, system.information, system.evidence, release)
+        return State(by_key, system.information, system.evidence, system.disclose(version))
 
 
 def _check_memory(folded: FoldedTasks, inputs: Array, shift: Shift) -> None:
