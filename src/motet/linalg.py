@@ -26,6 +26,7 @@ from motet.errors import InvalidData, NotPositiveDefinite
 
 BLOCK = 64  # rows of a triangle handled at once
 MAX_LAPACK_ROWS = 1000  # scipy's LAPACK stops all other threads until it ends, so a larger matrix is halved
+ROWS_PER_REFLECTION = 512  # of a tall table, reduced at once
 MAX_SMALL_SIZE, MIN_STACK = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
 
 
@@ -151,6 +152,20 @@ def square(W: Array) -> Array:
     if not W.size:
         return np.zeros((len(W), len(W)))
     return mirror_lower(dsyrk(1.0, W.T, trans=1, lower=1) if W.flags.c_contiguous else dsyrk(1.0, W, lower=1))
+
+
+def triangle(A: Array) -> Array:
+    """T, upper triangular, with TᵀT = AᵀA, of a stack of tables with more rows than columns, by reflections.
+
+    A tall table is reduced in blocks that fit the cache first, which is several times faster.
+    """
+    rows, columns = A.shape[-2:]
+    if rows > 2 * ROWS_PER_REFLECTION and columns < ROWS_PER_REFLECTION // 4:
+        blocks = rows // ROWS_PER_REFLECTION
+        head = A[..., : blocks * ROWS_PER_REFLECTION, :].reshape(*A.shape[:-2], blocks, ROWS_PER_REFLECTION, columns)
+        triangles = np.linalg.qr(head, mode="r").reshape(*A.shape[:-2], blocks * columns, columns)
+        A = np.concatenate([triangles, A[..., blocks * ROWS_PER_REFLECTION :, :]], axis=-2)
+    return np.linalg.qr(A, mode="r")
 
 
 # --- symmetric matrices as vectors ---

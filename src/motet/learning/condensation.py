@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from motet.arrays import NUMBERS_PER_PART, Array, Index
-from motet.linalg import on_all_cores
+from motet.linalg import on_all_cores, triangle
 from motet.model.gram import linear_form
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
@@ -41,10 +41,11 @@ def condensed(tasks: FoldedTasks, X: Array) -> tuple[FoldedTasks, Array]:
             rows = tasks.start[chosen, None] + np.arange(size)
             to = start[chosen, None] + np.arange(min(size, most))
             weight = tasks.noise[rows]
+            table = X.take(tasks.input[rows], axis=0)
             if size <= most:
-                inputs[to], y[to], noise[to] = X[tasks.input[rows]], tasks.y[rows], weight
+                inputs[to], y[to], noise[to] = table, tasks.y[rows], weight
                 return
-            inputs[to], y[to], noise[to], rest = _examples(X[tasks.input[rows]], tasks.y[rows], weight)
+            inputs[to], y[to], noise[to], rest = _examples(table, tasks.y[rows], weight)
             squares[chosen] += rest
             log_noise[chosen] += np.log(weight).sum(axis=1) - np.log(noise[to]).sum(axis=1)
 
@@ -56,11 +57,11 @@ def condensed(tasks: FoldedTasks, X: Array) -> tuple[FoldedTasks, Array]:
 def _examples(X: Array, y: Array, noise: Array) -> Examples:
     """Of a stack of tasks of more than p + 1 rows: X (m, ℓ, p), y and noise (m, ℓ)."""
     columns = np.concatenate([np.ones((*y.shape, 1)), X, y[..., None]], axis=-1)
-    center = columns.mean(axis=1, keepdims=True)
+    center = np.full((1, y.shape[1]), 1.0 / y.shape[1]) @ columns  # the mean, faster
     center[..., 0] = 0.0
     columns -= center
-    columns /= np.sqrt(noise)[..., None]
-    return from_factor(np.linalg.qr(columns, mode="r"), center)
+    columns *= (1.0 / np.sqrt(noise))[..., None]
+    return from_factor(triangle(columns), center)
 
 
 def from_factor(T: Array, center: Array) -> Examples:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, Index, numbers, outputs, stable_order
-from motet.errors import EmptyData, InvalidData, InvalidModel, UnknownTask, WrongDimension
+from motet.arrays import Array, Index, is_finite, numbers, outputs, stable_order
+from motet.errors import EmptyData, InvalidModel, NotFinite, UnknownTask, WrongDimension
 from motet.learning.condensation import condensed, from_factor, is_linear
 from motet.learning.engine import labels_of
 from motet.learning.evidence import Evidence, Method
@@ -22,7 +22,7 @@ from motet.learning.search import Step
 from motet.learning.system import System
 from motet.learning.triples import Triples
 from motet.learning.tuning import Tuning, tune_tasks
-from motet.linalg import blas_limit
+from motet.linalg import blas_limit, triangle
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks, Task
 from motet.release.disclosed import Disclosed, Estimate
@@ -50,19 +50,25 @@ class Moments:
     @classmethod
     @blas_limit
     def of_rows(cls, tasks: Sequence[Hashable] | Array, X: Any, y: Any, noise: Any = None) -> Moments:
-        """Of rows in any order: each row's task, its inputs, its output and its noise variance."""
-        X = numbers(X, "inputs")
+        """Of rows in any order: each row's task, its inputs, its output and its noise variance.
+
+        Quickest if the rows of a task lie together.
+        """
+        X, y = numbers(X, "inputs"), numbers(y, "outputs")
         if X.ndim != 2 or not X.size:
             raise EmptyData(f"expected inputs as a table with rows and columns, got an array of shape {X.shape}")
-        if not np.isfinite(X).all():
-            raise InvalidData(f"inputs must be finite; row {int(np.argwhere(~np.isfinite(X))[0, 0])} is not")
-        y, noise = outputs(y, noise, len(X))
-        triples = Triples()
-        task = triples.assign_numbers(labels_of(tasks, len(X)))
-        labels = triples.numbered
+        labels, task = _runs(labels_of(tasks, len(X)))
+        w = np.ones(len(X)) if noise is None else numbers(noise, "noise variances")
+        if y.shape != (len(X),) or w.shape != y.shape:
+            outputs(y, noise, len(X))
         none = np.zeros(len(labels))
-        rows = _by_task(task, len(labels), np.bincount(task, minlength=len(labels)), none, none, y, noise)
-        return cls(labels, *condensed(rows, X))
+        with np.errstate(all="ignore"):  # what is not finite stays so, and is looked for afterwards
+            rows = _by_task(task, len(labels), np.bincount(task, minlength=len(labels)), none, none, y, w)
+            moments = cls(labels, *condensed(rows, X))
+        if not np.isfinite(moments.X).all() or not np.isfinite(moments.tasks.squares + moments.tasks.log_noise).all():
+            outputs(y, noise, len(X))
+            raise NotFinite(f"inputs must be finite; row {int(np.argwhere(~is_finite(X).all(axis=1))[0, 0])} is not")
+        return moments
 
     @classmethod
     def of_products(
@@ -144,19 +150,32 @@ class Moments:
         return release.active_estimate(release.coefficients(task, None, release.model.individual))
 
 
+def _runs(labels: Any) -> tuple[list[Hashable], Index]:
+    """The different labels, and the number of each row's; equal labels in a row are looked up once."""
+    triples = Triples()
+    if not isinstance(labels, np.ndarray) or not len(labels):
+        task = triples.assign_numbers(labels)
+        return triples.numbered, task
+    first = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+    number = triples.assign_numbers(labels[first])
+    return triples.numbered, np.repeat(number, np.diff(first, append=len(labels)))
+
+
 def _by_task(
     task: Index, m: int, counts: Index, squares: Array, log_noise: Array, y: Array, noise: Array
 ) -> FoldedTasks:
     """Rows of ``m`` tasks, sorted by the number of their task."""
-    order = np.arange(len(task)) if (np.diff(task) >= 0).all() else stable_order(task.copy())
-    start = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=m))])
-    return FoldedTasks(np.arange(m), start, order, y[order], noise[order], counts, squares, log_noise)
+    start, order = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=m))]), np.arange(len(task))
+    if not (task[1:] >= task[:-1]).all():
+        order = stable_order(task.copy())
+        y, noise = y[order], noise[order]
+    return FoldedTasks(np.arange(m), start, order, y, noise, counts, squares, log_noise)
 
 
 def _triangles(S: Array) -> Array:
     """T with TᵀT = S of a stack of matrices that may be singular."""
     values, vectors = np.linalg.eigh(S)
     roots = np.sqrt(np.maximum(values, 0.0))[:, :, None] * vectors.swapaxes(-1, -2)
-    return np.linalg.qr(roots, mode="r")
+    return triangle(roots)
 
 

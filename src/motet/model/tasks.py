@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match, stable_order
 from motet.errors import NotPositiveDefinite
-from motet.linalg import LowRankInverse, inverse
+from motet.linalg import LowRankInverse, inverse, triangle
 from motet.model.basis import Basis
 from motet.model.features import feature_count, features
 from motet.model.gram import gram
@@ -237,7 +237,7 @@ class Shift:
         if shift.rank(X) is None:
             return shift.covariance(shift.gram(X, E=E), noise), columns
         U, diagonal = shift.low_rank(X, noise, E)
-        T = np.linalg.qr(np.concatenate([U, columns], axis=-1) / np.sqrt(diagonal)[..., None], mode="r")
+        T = triangle(np.concatenate([U, columns], axis=-1) / np.sqrt(diagonal)[..., None])
         U, columns = np.split(T, [U.shape[-1]], axis=-1)
         return np.eye(T.shape[-2]) + U @ U.swapaxes(-1, -2), columns
 
