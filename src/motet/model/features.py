@@ -36,7 +36,7 @@ FeatureDerivatives: TypeAlias = Callable[[Kernel, Array], Iterator[Array]]
 
 def feature_count(kernel: Kernel, X: Array) -> int | None:
     """How many features a kernel has at these inputs, or at a stack of them; None if it has no finite number."""
-    kind = type(kernel)
+    kind, X = type(kernel), X if _has_levels(kernel) else X[..., :1, :]
     if kind is Identity:  # a level of one task is none of another's
         return max((len(distinct(table)[0]) for table in X.reshape(-1, *X.shape[-2:])), default=0)
     if kind in (ConstantKernel, DotProduct, Linear):
