@@ -55,6 +55,11 @@ def feature_count(kernel: Kernel, X: Array) -> int | None:
     return None
 
 
+def has_few_features(kernel: Kernel, p: int) -> bool:
+    """Whether a kernel has the same few features however many inputs of ``p`` columns there are; levels may be many."""
+    return feature_count(kernel, np.zeros((1, p))) is not None and not _has_levels(kernel)
+
+
 def features(kernel: Kernel, X: Array, own: Array | None = None) -> Array:
     """u(x) of shape (…, n, q) for X of shape (…, n, p); of a kernel that has a ``feature_count`` there.
 
