@@ -1,7 +1,7 @@
 """A private PostgreSQL for tests: a cluster of its own in a temporary folder, on a free loopback port, as its own user.
 
-PostgreSQL refuses to run as root, so root runs it as the user of Debian's package. ``tests/conftest.py`` has the fixtures:
-``postgres`` is the cluster of this process, ``postgres_url`` a new and empty database in it.
+PostgreSQL refuses to run as root, so root runs it as the user of Debian's package. ``tests/conftest.py`` has the
+fixtures: ``postgres`` is the cluster of this process, ``postgres_url`` a new and empty database in it.
 """
 
 from __future__ import annotations
