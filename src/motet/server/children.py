@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 LOG = logging.getLogger("motet")
@@ -22,7 +22,7 @@ RESTART_SECONDS = 1.0
 class Child:
     """``python -m motet.server.child`` with a name and arguments, which inherits open files by their ``descriptors``.
 
-    ``ready`` is set when it prints a line.
+    ``ready`` is set when it prints a line; ``ended`` is called with the number of each process that has ended.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class Child:
         *arguments: str,
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
+        ended: Callable[[int], object] = lambda _: None,
     ) -> None:
-        self._name, self._descriptors = name, descriptors
+        self._name, self._descriptors, self._ended = name, descriptors, ended
         self._command = [sys.executable, "-m", "motet.server.child", name, *arguments]
         self._environment = os.environ | (environment or {})
         self.ready = threading.Event()
@@ -55,6 +56,7 @@ class Child:
                 if printed.readline():
                     self.ready.set()
                 code = process.wait()
+            self._ended(process.pid)
             if not self._stop.is_set():
                 LOG.error("the %s stopped with code %d: starting another", self._name, code)
                 self._stop.wait(RESTART_SECONDS)

@@ -16,9 +16,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from prometheus_client.multiprocess import mark_process_dead
 
 from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
@@ -106,29 +109,37 @@ def serve(
             LOG.warning("releases of this study are without noise: two of them show what a client sent in between")
 
     arguments = (str(path), log_format, log_level)
-    if workers == 1:
-        accepting = listener(study, listening, tls=certfile is not None)
-        server = http_server(study, store, token.hash, accepting, certfile=certfile, keyfile=keyfile, ready=announce)
-        with running(Child("publisher", *arguments)):
-            server.run()
-        if not server.started:
-            raise MotetError("the server did not start: its log has the reason")
+    if workers > 1:
+        store.close()
+        certificate = () if certfile is None else (str(certfile), str(keyfile))
+        run_workers(workers, *arguments, *certificate, listening=listening, ready=announce)
         return
-    store.close()
-    certificate = () if certfile is None else (str(certfile), str(keyfile))
+    accepting = listener(study, listening, tls=certfile is not None)
+    server = http_server(study, store, token.hash, accepting, certfile=certfile, keyfile=keyfile, ready=announce)
+    with running(Child("publisher", *arguments)):
+        server.run()
+    if not server.started:
+        raise MotetError("the server did not start: its log has the reason")
+
+
+def run_workers(count: int, *arguments: str, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """So many workers on one socket, and a publisher, until a signal comes. Workers count into files that they share,
+    so that each can show the metrics of all."""
     with TemporaryDirectory(prefix="motet-metrics-") as folder:
-        environment = {METRICS_FOLDER: folder}  # all workers count there, and each shows the sums
-
-        def worker() -> Child:
-            descriptor = listening.fileno()
-            more = (str(descriptor), *certificate)
-            return Child("worker", *arguments, *more, descriptors=[descriptor], environment=environment)
-
-        all_workers = [worker() for _ in range(workers)]
-        with running(Child("publisher", *arguments), *all_workers):
-            for one in all_workers:
-                one.ready.wait()
-            announce()
+        workers = [
+            Child(
+                "worker",
+                *(str(listening.fileno()), *arguments),
+                descriptors=[listening.fileno()],
+                environment={METRICS_FOLDER: folder},
+                ended=partial(mark_process_dead, path=folder),
+            )
+            for _ in range(count)
+        ]
+        with running(Child("publisher", *arguments[:3]), *workers):
+            for worker in workers:
+                worker.ready.wait()
+            ready()
             signal.pause()
 
 

@@ -22,10 +22,10 @@ LOG = logging.getLogger("motet")
 
 
 def main(
+    descriptor: str,
     study_path: str,
     log_format: LogFormat,
     log_level: LogLevel,
-    descriptor: str,
     *certificate: str,
     until: Callable[[], bool],
 ) -> None:
