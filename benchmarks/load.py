@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import psutil
@@ -106,7 +107,8 @@ def served(every: str = "1h", *, more: str = "", options: Sequence[str] = ()) ->
         path.write_text(STUDY.format(every=every, port=port) + more, encoding="utf-8")
         command = ["-m", "motet", "serve", str(path), *options]
         with process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid:
-            yield path, port, pid
+            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=120):  # workers listen before they answer
+                yield path, port, pid
 
 
 def enrolled(port: int, number: int) -> list[str]:

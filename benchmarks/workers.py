@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import psutil
+from tests.postgres import Cluster, binaries, cluster
 
 from benchmarks.load import CONNECTIONS, SECONDS, enrolled, flood, rate, served
 from benchmarks.measure import Row
-from tests.postgres import Cluster, binaries, cluster
 
 WORKERS, ROUNDS = 4, 3
 
