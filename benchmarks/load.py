@@ -106,9 +106,11 @@ def served(every: str = "1h", *, more: str = "", options: Sequence[str] = ()) ->
         port, path = free_port(), Path(folder) / "study.toml"
         path.write_text(STUDY.format(every=every, port=port) + more, encoding="utf-8")
         command = ["-m", "motet", "serve", str(path), *options]
-        with process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid:
-            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=120):  # workers listen before they answer
-                yield path, port, pid
+        with (
+            process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid,
+            urlopen(f"http://127.0.0.1:{port}/readyz", timeout=120),  # workers listen before they answer
+        ):
+            yield path, port, pid
 
 
 def enrolled(port: int, number: int) -> list[str]:
