@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Cluster
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
@@ -65,6 +68,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two for each core, since many tests wait for a clock or for a program to start; quick ones wait for nothing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if config.option.markexpr == "quick" else 2 * cores
+
+
+# --- PostgreSQL ---
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """The cluster of this process: one that a test stops or crashes, it starts again."""
+    from tests.postgres import binaries, cluster  # quick tests need no driver
+
+    if (bin := binaries()) is None:
+        pytest.skip("there is no PostgreSQL: install Debian's postgresql, or put initdb and pg_ctl on the PATH")
+    with cluster(bin) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> Iterator[str]:
+    """Of a new and empty database."""
+    database = postgres.create()
+    yield postgres.url(database)
+    postgres.drop(database)
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:
