@@ -163,9 +163,9 @@ def triangle(A: Array) -> Array:
     if rows > 2 * ROWS_PER_REFLECTION and columns < ROWS_PER_REFLECTION // 4:
         blocks = rows // ROWS_PER_REFLECTION
         head = A[..., : blocks * ROWS_PER_REFLECTION, :].reshape(*A.shape[:-2], blocks, ROWS_PER_REFLECTION, columns)
-        triangles = np.linalg.qr(head, mode="r").reshape(*A.shape[:-2], blocks * columns, columns)
+        triangles = np.asarray(np.linalg.qr(head, mode="r")).reshape(*A.shape[:-2], blocks * columns, columns)
         A = np.concatenate([triangles, A[..., blocks * ROWS_PER_REFLECTION :, :]], axis=-2)
-    return np.linalg.qr(A, mode="r")
+    return np.asarray(np.linalg.qr(A, mode="r"))
 
 
 # --- symmetric matrices as vectors ---
@@ -273,6 +273,8 @@ class LowRankInverse:
         return R
 
     def __matmul__(self, M: Array) -> Array:
+        if M.ndim == 1:
+            return (self @ M[:, None])[..., 0]
         return np.asarray(self.D[..., None] * M - self.H @ (self.H.swapaxes(-1, -2) @ M))
 
     def __rmatmul__(self, M: Array) -> Array:

@@ -72,7 +72,7 @@ def from_factor(T: Array, center: Array) -> Examples:
     k = T.shape[-1] - 1
     axis = -np.full(k, k**-0.5)
     axis[0] += 1.0
-    rows = T[:, :k] - (2.0 * axis / max(axis @ axis, 1e-300))[:, None] * (axis @ T[:, :k])[:, None, :]
+    rows = T[:, :k] - (2.0 * axis / max(float(axis @ axis), 1e-300))[:, None] * (axis @ T[:, :k])[:, None, :]
     rows = rows / rows[..., :1]
     examples = rows[..., 1:] + center[..., 1:]
     noise = np.repeat(k / T[:, :1, 0] ** 2, k, axis=1)

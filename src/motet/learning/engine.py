@@ -330,8 +330,8 @@ def _check_memory(folded: FoldedTasks, inputs: Array, shift: Shift) -> None:
         sizes[k] = 0 if shift.at(X).rank(X) is not None else sizes[k]
     if _are_too_long(sizes):
         raise InvalidData(
-            f"tasks of up to {sizes.max()} inputs, {sizes.sum()} in all, are too long for a shift of {shift.kernel!s:.60}: "
-            "give one of few features (linear, powers, levels), for which any length will do, or thin the rows out"
+            f"tasks of up to {sizes.max()} inputs, {sizes.sum()} in all, are too long for {shift.kernel!s:.60}: "
+            "give a shift of few features (linear, powers, levels), for which any length will do, or thin the rows out"
         )
 
 

@@ -49,23 +49,30 @@ class _Part:
 
     batch: Batch
     a: Array  # aʲ = Rʲ(yʲ − Fⱼθ̂), the task's rows of Py
-    W: Array | None  # with WWᵀ = Sⱼⱼ, if the block of M is not formed
-    M: Array | None  # the task's block of M
 
-    def times(self, U: Array, sigma2: float) -> Array:
+
+@dataclass(frozen=True, eq=False)
+class _ShortTasks(_Part):
+    M: Array  # the task's block of M
+
+
+@dataclass(frozen=True, eq=False)
+class _LongTasks(_Part):
+    """The block of M is not formed: it is R − RWWᵀR − aaᵀ/σ², with R by features."""
+
+    R: LowRankInverse
+    RW: Array
+    sigma2: float
+
+    def times(self, U: Array) -> Array:
         """The block of M times U."""
-        if self.W is None:
-            return np.asarray(self.M @ U)
-        RW = self.batch.R @ self.W
-        aU = self.a[:, None, :] @ U / sigma2
-        return np.asarray(self.batch.R @ U - RW @ (RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * aU)
+        aU = self.a[:, None, :] @ U / self.sigma2
+        return np.asarray(self.R @ U - self.RW @ (self.RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * aU)
 
-    def diagonal(self, sigma2: float) -> Array:
+    @property
+    def diagonal(self) -> Array:
         """Of the block of M."""
-        if not isinstance(self.batch.R, LowRankInverse):
-            return np.einsum("jii->ji", self.M)
-        RW = self.batch.R @ self.W
-        return np.asarray(self.batch.R.diagonal - np.einsum("jik,jik->ji", RW, RW) - self.a**2 / sigma2)
+        return np.asarray(self.R.diagonal - np.einsum("jik,jik->ji", self.RW, self.RW) - self.a**2 / self.sigma2)
 
 
 @blas_limit
@@ -105,14 +112,14 @@ def _parts(system: System, W: Array) -> Iterator[_Part]:
         for part in batch.parts(batch.h.shape[1] * ((W.shape[1] if S is None else 0) + block)):
             a = task_coefficients(part.R, part.y, fitted[part.h])
             if isinstance(part.R, LowRankInverse):
-                yield _Part(part, a, W[part.h], None)
+                yield _LongTasks(part, a, part.R, part.R @ W[part.h], sigma2)
                 continue
             if S is None:
                 RW = part.R @ W[part.h]
                 RSR = RW @ RW.swapaxes(-1, -2)
             else:
                 RSR = part.R @ blocks(S, part.h) @ part.R
-            yield _Part(part, a, None, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
+            yield _ShortTasks(part, a, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
 
 
 def _over_inputs(parts: list[_Part], n: int) -> Array:
@@ -130,26 +137,26 @@ def _individual(system: System, parts: list[_Part], products: list[list[Array]])
     """Parameters of K̃: tasks' blocks alone, from a table over all inputs if that is less work; or by features."""
     kernel, share, X = system.model.individual, system.model.individual_share, system.X
     traces = np.zeros(len(kernel.theta))
-    formed = [(part, listed) for part, listed in zip(parts, products) if part.M is not None]
-    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part, _ in formed)
-    if formed and len(X) ** 2 <= 4 * pairs:
+    short = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _ShortTasks)]
+    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part, _ in short)
+    if short and len(X) ** 2 <= 4 * pairs:
         for i, D in enumerate(derivatives(kernel, X)):
-            for part, listed in formed:
+            for part, listed in short:
                 block = share * blocks(D, part.batch.h)
                 traces[i] += np.vdot(part.M, block)
                 listed.append((block @ part.a[:, :, None])[:, :, 0])
     else:
-        for part, listed in formed:
+        for part, listed in short:
             for i, D in enumerate(derivatives(kernel, X[part.batch.h])):
                 traces[i] += share * np.vdot(part.M, D)
                 listed.append(share * (D @ part.a[:, :, None])[:, :, 0])
-    for part, listed in zip(parts, products):
-        if part.M is None:
-            U = features(kernel, X[part.batch.h])
-            MU, aU = part.times(U, system.evidence.sigma2), part.a[:, None, :] @ U
-            for i, D in enumerate(feature_derivatives(kernel, X[part.batch.h])):
-                traces[i] += 2.0 * share * np.vdot(MU, D)
-                listed.append(share * _symmetric(U, D, aU, part.a[:, None, :] @ D))
+    long = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _LongTasks)]
+    for tasks, listed in long:
+        U = features(kernel, X[tasks.batch.h])
+        MU, aU = tasks.times(U), tasks.a[:, None, :] @ U
+        for i, D in enumerate(feature_derivatives(kernel, X[tasks.batch.h])):
+            traces[i] += 2.0 * share * np.vdot(MU, D)
+            listed.append(share * _symmetric(U, D, aU, tasks.a[:, None, :] @ D))
     return traces.tolist()
 
 
@@ -217,15 +224,15 @@ def _common_over_landmarks(system: System, parts: list[_Part], W: Array, product
         between = C @ (a @ BT) + BT @ (C.T @ a)
         for part, listed, Ds in zip(parts, products, within):
             h = part.batch.h
-            if part.M is None:  # of a long task what the landmarks miss is noise: a diagonal
+            if isinstance(part, _LongTasks):  # what the landmarks miss is noise there: a diagonal
                 missed = next(Ds) - 2.0 * np.einsum("jik,jik->ji", C[h], BT[h])
-                trace += float(np.vdot(part.diagonal(system.evidence.sigma2), missed))
+                trace += float(np.vdot(part.diagonal, missed))
                 listed.append(share * (between[h] + missed * part.a))
-                continue
-            CB = C[h] @ BT[h].swapaxes(-1, -2)
-            block = next(Ds) - CB - CB.swapaxes(-1, -2)
-            trace += float(np.vdot(part.M, block))
-            listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
+            elif isinstance(part, _ShortTasks):
+                CB = C[h] @ BT[h].swapaxes(-1, -2)
+                block = next(Ds) - CB - CB.swapaxes(-1, -2)
+                trace += float(np.vdot(part.M, block))
+                listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
         traces.append(share * trace)
     return traces
 
@@ -233,7 +240,7 @@ def _common_over_landmarks(system: System, parts: list[_Part], W: Array, product
 def _within(system: System, part: _Part) -> Iterator[Array]:
     """∂K̄ within tasks, or at the inputs of long tasks alone."""
     X = system.X[part.batch.h]
-    if part.M is not None:
+    if isinstance(part, _ShortTasks):
         return derivatives(system.model.common, X)
     alone = X.reshape(-1, 1, X.shape[-1])
     return (D.reshape(part.batch.h.shape) for D in derivatives(system.model.common, alone))

@@ -98,7 +98,9 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """Of the rows of both; a task may have rows in either."""
         if self.X.shape[1] != other.X.shape[1]:
-            raise WrongDimension(f"moments add on the same inputs, got {self.X.shape[1]} columns and {other.X.shape[1]}")
+            raise WrongDimension(
+                f"moments add on the same inputs, got {self.X.shape[1]} columns and {other.X.shape[1]}"
+            )
         place = {label: number for number, label in enumerate(dict.fromkeys([*self.labels, *other.labels]))}
         to = [np.array([place[label] for label in part.labels], dtype=np.intp) for part in (self, other)]
 
@@ -177,5 +179,3 @@ def _triangles(S: Array) -> Array:
     values, vectors = np.linalg.eigh(S)
     roots = np.sqrt(np.maximum(values, 0.0))[:, :, None] * vectors.swapaxes(-1, -2)
     return triangle(roots)
-
-

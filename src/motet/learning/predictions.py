@@ -86,11 +86,11 @@ def predict_all(
     average = release.average(inputs)
     for batch, kernel in parts:
         shift = release.shift(kernel)
-        if batch.is_low_rank:
-            for part in batch.parts(batch.h.shape[1] * X.shape[1]):
-                stacked = np.broadcast_to(X, (len(part.task), *X.shape))
-                u = shift.features(stacked, inputs[part.h])
-                means[part.task] = feature_mean(means[part.task], u, part.R, part.y, average[part.h])
+        if isinstance(batch.R, LowRankInverse):
+            for some in slices(len(batch.task), NUMBERS_PER_PART // (batch.h.shape[1] * X.shape[1])):
+                task, h, y, R = batch.task[some], batch.h[some], batch.y[some], batch.R[some]
+                u = shift.features(np.broadcast_to(X, (len(task), *X.shape)), inputs[h])
+                means[task] = feature_mean(means[task], u, R, y, average[h])
             continue
         k = shift.gram(X, inputs)
         for part in batch.parts(len(inputs) + 1):

@@ -157,7 +157,7 @@ def _dot_product_derivatives(kernel: DotProduct, X: Array) -> Iterator[Array]:
     yield D
 
 
-def _linear_derivatives(kernel: Linear, X: Array) -> Iterator[Array]:
+def _linear_derivatives(_kernel: Linear, X: Array) -> Iterator[Array]:
     Z = affine(X)
     for a, b in zip(*np.tril_indices(Z.shape[-1])):
         D = np.zeros_like(Z)
