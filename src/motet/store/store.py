@@ -25,7 +25,7 @@ from motet.errors import Busy, InvalidStore
 from motet.store import schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
-from motet.store.scrubber import Scrubber
+from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
 
@@ -46,12 +46,14 @@ class Store:
         self._dialect, self._url = parse(url)
         with ExitStack() as opened:
             if serving:
-                opened.callback(self._dialect.lock_server(self._url))
+                with self.refusing():
+                    opened.callback(self._dialect.lock_server(self._url))
             self.engine = self._dialect.open(self._url)
             opened.callback(self.engine.dispose)
             self._check_files: Callable[[], None] = lambda: None
             with self.refusing():
                 with self.transaction() as connection:
+                    self._dialect.lock_setup(connection)
                     _create_or_upgrade(connection)
                 if (files := self._dialect.watch(self._url)) is not None:
                     opened.callback(files.close)
@@ -89,6 +91,10 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
+    def is_conflict(self, error: SQLAlchemyError) -> bool:
+        """Whether a transaction was undone because of others, and is to be tried again."""
+        return self._dialect.is_conflict(error)
+
     def publishing(self) -> AbstractContextManager[bool]:
         """Whether this process may publish in the block; False if another does."""
         return self._dialect.publishing(self.engine)
@@ -100,28 +106,23 @@ class Store:
 
         It is tried until it succeeds, on a thread of its own; ``delay`` is when.
         """
-        if self._dialect.erases:
-            return self._scrubber.request()
-        never: Future[bool] = Future()
-        never.set_result(False)
-        return never
+        return self._scrubber.request()
 
     @property
     def delay(self) -> str:
         return self._dialect.delay
 
-    def _try_to_scrub(self) -> float | None:
+    def _try_to_scrub(self) -> Scrubbed | None:
         with self.snapshot() as connection:
             mark = setting(connection, "unscrubbed")
-        if not self._dialect.scrub(self._url, compact=mark != ""):
+        if (gone := self._dialect.scrub(self._url, compact=mark != "")) is None:
             return None
         if mark == "":
-            return 0.0
+            return Scrubbed(0.0, gone)
         with self.transaction() as connection:
             if setting(connection, "unscrubbed") == mark:  # nothing was deleted meanwhile
                 put(connection, "unscrubbed", "")
-        file = self._dialect.file(self._url)
-        return 0.0 if file is None else file.stat().st_size // REST_BYTES_PER_SECOND
+            return Scrubbed(self._dialect.size(connection) // REST_BYTES_PER_SECOND, gone)
 
 
 @contextmanager
@@ -151,7 +152,7 @@ def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
-            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            cause = dialect.message(getattr(error, "orig", None) or error)
         raise InvalidStore(f"{url.database}: expected a study's database, got {cause}; {dialect.advice}") from None
 
 
