@@ -27,6 +27,7 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "unix_socket_directories": "",
     "log_min_messages": "warning",
+    "wal_recycle": "off",  # so that removed data can leave the files
 }
 
 
@@ -46,7 +47,15 @@ class Cluster:
         self.data = folder / "data"
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        self._run("initdb", "--auth=trust", "--username=motet", "--encoding=UTF8", "--no-locale", "--no-sync")
+        self._run(
+            "initdb",
+            "--auth=trust",
+            "--username=motet",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--wal-segsize=1",
+        )
         lines = "".join(f"{key} = '{value}'\n" for key, value in SETTINGS.items())
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{lines}port = {self.port}\n")

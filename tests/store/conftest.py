@@ -10,13 +10,12 @@ import pytest
 from motet.store.store import Store
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest) -> str:
-    """Of a database that is not there yet, or is empty."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    tmp_path: Path = request.getfixturevalue("tmp_path")
-    return f"sqlite:///{tmp_path / 'study.db'}"
+@pytest.fixture
+def store_url(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """Of a database that is empty, or not there yet."""
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path / 'study.db'}"
+    return str(request.getfixturevalue("empty_postgres")())
 
 
 @pytest.fixture

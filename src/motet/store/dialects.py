@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from motet.errors import InvalidStore
 from motet.store import postgresql
 from motet.store.database_files import OpenFiles, connect, prepare
+from motet.store.election import Candidate, Unopposed, lock_holder
 from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
@@ -42,8 +43,9 @@ class Dialect(ABC):
     name: ClassVar[str]
     advice: ClassVar[str]  # for a database that cannot be used
     extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
-    check_advice: ClassVar[str] = ""  # if another program checks its pages
+    undamaged: ClassVar[str]  # what to report if there is no ``damage``
     backup_advice: ClassVar[str] = ""  # if another program makes its backups
+    shared: ClassVar[bool] = False  # whether many servers may use it at once
     delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
@@ -92,14 +94,10 @@ class Dialect(ABC):
         del url, alone
         return lambda: None
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Whether this process may publish in the block; False if another does.
-
-        It saves work alone: the transaction that publishes sees to it that nothing is released twice.
-        """
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes, if many processes serve the database."""
         del engine
-        yield True
+        return nullcontext(Unopposed())
 
     @abstractmethod
     def scrub(self, url: URL, *, compact: bool) -> bool | None:
@@ -113,8 +111,9 @@ class Dialect(ABC):
         raise NotImplementedError
 
     def damage(self, connection: Connection) -> list[str]:
-        """What a check of pages, indexes and foreign keys reports."""
-        raise NotImplementedError(self.check_advice)
+        """What a check of pages and indexes reports, if this program can make one."""
+        del connection
+        return []
 
     def file(self, url: URL) -> Path | None:
         """The database's file; None if it is not one file."""
@@ -131,6 +130,7 @@ class SQLite(Dialect):
 
     name = "SQLite"
     advice = "check the path and its permissions; restore a backup if the file is damaged"
+    undamaged = "SQLite reports no damage to pages and indexes"
     delay = "the bytes leave the database's files in some minutes, or when no program reads the old ones any more"
     pragmas = (
         "journal_mode = WAL",
@@ -221,9 +221,7 @@ class SQLite(Dialect):
         return int(pages.scalar_one()) * int(bytes_a_page.scalar_one())
 
     def damage(self, connection: Connection) -> list[str]:
-        pages = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
-        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
-        return pages + [f"table {row[0]}: a row whose client does not exist" for row in orphans]
+        return [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
 
     def file(self, url: URL) -> Path:
         if not url.database or url.database.startswith((":memory:", "file:")):
@@ -251,7 +249,8 @@ class PostgreSQL(Dialect):
     name = "PostgreSQL"
     advice = "check that the server is running, its address, database and user, and PGPASSWORD or ~/.pgpass"
     extra = "postgres"
-    check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
+    shared = True
+    undamaged = "every example has its client; pages and indexes are PostgreSQL's to check: run pg_amcheck"
     backup_advice = "back it up with pg_dump"
     delay = "the tables have them no more, but PostgreSQL's log has until its server removes that"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -300,11 +299,8 @@ class PostgreSQL(Dialect):
         tables = (select(func.pg_total_relation_size(table)) for table in postgresql.KEEPING)
         return sum(int(connection.execute(table).scalar_one()) for table in tables)
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Any number of servers may run, each with its publisher: an advisory lock chooses one at a time."""
-        with postgresql.advisory_lock(engine, "publisher") as first:
-            yield first
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        return lock_holder(engine)
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

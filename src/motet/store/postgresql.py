@@ -14,6 +14,8 @@ from typing import Any
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from motet.store.election import PUBLISHER_LOCK
+
 CONNECT_SECONDS = 5
 SILENCE_SECONDS = 30  # of a network that does not acknowledge what was sent, and of a server behind it
 SERVER_LIMITS = {  # milliseconds, kept by the server
@@ -22,7 +24,7 @@ SERVER_LIMITS = {  # milliseconds, kept by the server
     "idle_in_transaction_session_timeout": 60_000,  # a process that was stopped holds no lock for longer
 }
 SCRUB_LIMITS = {"statement_timeout": 0, "lock_timeout": 50}  # while it waits for readers, others wait behind it
-ADVISORY_LOCKS = {name: int.from_bytes(b"motet") + k for k, name in enumerate(("publisher", "server", "scrub", "setup"))}
+ADVISORY_LOCKS = {name: PUBLISHER_LOCK + k for k, name in enumerate(("server", "scrub", "setup"), start=1)}
 KEEPING = ("examples", "clients", "log", "releases", "settings")  # tables of which a removal deletes something
 CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock: undone, and to be tried again
 REASONS = {  # by how an error's code begins
@@ -80,15 +82,10 @@ def message(error: Exception) -> str:
 
 @contextmanager
 def advisory_lock(engine: Engine, name: str, *, shared: bool = False) -> Iterator[bool]:
-    """Whether this process has the lock in the block; the server frees it when the connection ends."""
-    suffix, number = "_shared" if shared else "", ADVISORY_LOCKS[name]
+    """Whether this process has the lock in the block; the engine has no pool, so it ends with the connection."""
+    function = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        taken = bool(connection.exec_driver_sql(f"SELECT pg_try_advisory_lock{suffix}({number})").scalar())
-        try:
-            yield taken
-        finally:
-            if taken and not connection.invalidated:
-                connection.exec_driver_sql(f"SELECT pg_advisory_unlock{suffix}({number})")
+        yield bool(connection.exec_driver_sql(f"SELECT {function}({ADVISORY_LOCKS[name]})").scalar())
 
 
 # --- deleted rows ---
@@ -97,7 +94,7 @@ def advisory_lock(engine: Engine, name: str, *, shared: bool = False) -> Iterato
 def scrub(engine: Engine, *, compact: bool) -> bool | None:
     """None if another transaction still needs deleted rows; otherwise whether the log has none of them either."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        if compact and not all([_write_anew(connection, table) for table in KEEPING]):
+        if compact and not all(_write_anew(connection, table) for table in KEEPING):
             return None
         return _remove_log(connection)
 

@@ -107,6 +107,7 @@ UNCOUNTED = {
 }
 for _table, _columns in UNCOUNTED.items():
     _changes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS 0" for column in _columns)
-    event.listen(_table, "after_create", DDL(f"ALTER TABLE {_table.name} {_changes}").execute_if(dialect="postgresql"))
+    _statement = DDL(f"ALTER TABLE {_table.name} {_changes}")  # type: ignore[no-untyped-call]
+    event.listen(_table, "after_create", _statement.execute_if(dialect="postgresql"))
 
 PRESENT = examples.c.x.is_not(None)  # not removed

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import Table, select
+from sqlalchemy import Table, inspect, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,6 +25,7 @@ from motet.errors import Busy, InvalidStore
 from motet.store import schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
+from motet.store.election import Candidate
 from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
@@ -55,6 +56,8 @@ class Store:
                 with self.transaction() as connection:
                     self._dialect.lock_setup(connection)
                     _create_or_upgrade(connection)
+                    if serving:
+                        refuse_moved(connection)
                 if (files := self._dialect.watch(self._url)) is not None:
                     opened.callback(files.close)
                     self._check_files = files.check
@@ -95,9 +98,14 @@ class Store:
         """Whether a transaction was undone because of others, and is to be tried again."""
         return self._dialect.is_conflict(error)
 
-    def publishing(self) -> AbstractContextManager[bool]:
-        """Whether this process may publish in the block; False if another does."""
-        return self._dialect.publishing(self.engine)
+    def candidate(self) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes."""
+        return self._dialect.candidate(self.engine)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may use the database at the same time."""
+        return self._dialect.shared
 
     # --- deleted rows leave the files ---
 
@@ -125,6 +133,11 @@ class Store:
             return Scrubbed(self._dialect.size(connection) // REST_BYTES_PER_SECOND, gone)
 
 
+def is_shared(url: str) -> bool:
+    """Whether many servers may use a database at the same time."""
+    return parse(url)[0].shared
+
+
 @contextmanager
 def read_only(study: Study) -> Iterator[Connection]:
     """A study's database at one moment: nothing is changed or created, and a server may run meanwhile."""
@@ -137,6 +150,11 @@ def read_only(study: Study) -> Iterator[Connection]:
     engine = dialect.open_read_only(url)
     try:
         with refusing(url, dialect), engine.connect() as connection, connection.begin():
+            if not inspect(connection).has_table(schema.settings.name):
+                raise InvalidStore(
+                    f"{url.database}: expected a study's database, got one without its tables: serve the study first, "
+                    f"motet serve {study.path}"
+                )
             schema_version(connection)
             yield connection
     finally:
@@ -186,6 +204,15 @@ def schema_version(connection: Connection) -> int:
     return int(version)
 
 
+def refuse_moved(connection: Connection) -> None:
+    """A study that was copied to another database is not served from the first, or its budget would be spent twice."""
+    if (target := setting(connection, "moved")) is not None:
+        raise InvalidStore(
+            f"the study was moved to {target}: write that as url in the section [store] of its file; if the move was "
+            "interrupted, run motet migrate again first"
+        )
+
+
 def mark_deletion(connection: Connection) -> None:
     """Deleted rows may still be in the files until a ``scrub`` that begins after the commit."""
     put(connection, "unscrubbed", secrets.token_hex(8))
@@ -194,10 +221,12 @@ def mark_deletion(connection: Connection) -> None:
 def _create_or_upgrade(connection: Connection) -> None:
     schema.metadata.create_all(connection)
     if setting(connection, "schema") is None:
-        connection.execute(schema.head.insert().values(one=1, sequence=0))
+        connection.execute(schema.head.insert().values(one=schema.HERE, sequence=0))
         put(connection, "unscrubbed", "")
+    elif (before := schema_version(connection)) == schema.VERSION:
+        return
     else:
-        for version in range(schema_version(connection), schema.VERSION):
+        for version in range(before, schema.VERSION):
             MIGRATIONS[version](connection)
     put(connection, "schema", str(schema.VERSION))
 

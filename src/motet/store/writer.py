@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
 from motet.store.examples import Addition, add_all
@@ -22,6 +22,7 @@ from motet.store.store import Connection, Store
 LOG = logging.getLogger("motet.store")
 Command: TypeAlias = Callable[[Connection], Any]
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
+MAX_CONFLICTS = 3  # with transactions of other processes, in a row
 
 
 class Removal(NamedTuple):
@@ -146,10 +147,19 @@ def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str]
             reached("before commit")
         return results
 
-    try:
-        return run(_together)
-    except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
-        return run(_one_by_one)
+    def attempt() -> list[Any]:
+        try:
+            return run(_together)
+        except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
+            return run(_one_by_one)
+
+    for _ in range(MAX_CONFLICTS):
+        try:
+            return attempt()
+        except OperationalError as error:
+            if not store.is_conflict(error):
+                raise
+    return attempt()
 
 
 def _together(connection: Connection, commands: Sequence[Command]) -> list[Any]:
@@ -169,6 +179,6 @@ def _attempt(connection: Connection, command: Command) -> Any:
         with connection.begin_nested():
             return command(connection)
     except Exception as error:  # the error is the answer
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
-            raise
+        if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+            raise  # of the database, and not of this command
         return error
