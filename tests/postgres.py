@@ -42,7 +42,7 @@ def binaries() -> Path | None:
 class Cluster:
     """PostgreSQL in a folder, with durable commits as its users have them; it can be stopped, killed and started."""
 
-    def __init__(self, folder: Path, bin: Path) -> None:
+    def __init__(self, folder: Path, bin: Path, **settings: str) -> None:
         self._folder, self._bin, self.port = folder, bin, free_port()
         self.data = folder / "data"
         if os.geteuid() == 0:
@@ -56,7 +56,7 @@ class Cluster:
             "--no-sync",
             "--wal-segsize=1",
         )
-        lines = "".join(f"{key} = '{value}'\n" for key, value in SETTINGS.items())
+        lines = "".join(f"{key} = '{value}'\n" for key, value in (SETTINGS | settings).items())
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{lines}port = {self.port}\n")
         self.start()
@@ -112,11 +112,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(bin: Path) -> Iterator[Cluster]:
-    """Until the end, and then nothing of it is left."""
+def cluster(bin: Path, **settings: str) -> Iterator[Cluster]:
+    """Until the end, and then nothing of it is left; ``settings`` are of its configuration."""
     folder = Path(tempfile.mkdtemp(prefix="motet-postgres-"))
     try:
-        running = Cluster(folder, bin)
+        running = Cluster(folder, bin, **settings)
         try:
             yield running
         finally:
