@@ -19,7 +19,7 @@ from motet.store import schema
 from motet.store.clients import totals
 from motet.store.dialects import parse
 from motet.store.settings import put, setting
-from motet.store.store import Connection, Store, insert_rows, read_only
+from motet.store.store import Connection, Store, insert_rows, read_only, refusing
 from motet.store.verify import Progress
 from motet.study.study import Study, store_url
 
@@ -48,7 +48,8 @@ def migrate(study: Study, target: str, progress: Progress, *, reached: Callable[
         pass
     with ExitStack() as opened:
         for dialect, url in ((from_dialect, from_url), (to_dialect, to_url)):
-            opened.callback(dialect.lock_server(url, alone=True))
+            with refusing(url, dialect):
+                opened.callback(dialect.lock_server(url, alone=True))
         source = opened.enter_context(closing(Store(study.store_url)))
         new = opened.enter_context(closing(Store(to_url.render_as_string(hide_password=False))))
         opened.enter_context(new.refusing())
