@@ -115,7 +115,6 @@ def test_tokens_that_open_nothing_are_told_apart_by_nothing(untouched: World) ->
     assert shown(answers[0]) == shown(answers[1])
 
 
-@pytest.mark.usefixtures("backend")
 def test_the_operator_removes_a_client_with_all_it_sent(exact: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its token; it leaves the disk and the next release, and its name is free again."""
     monkeypatch.setattr("motet.store.scrubber.MAX_WAIT_SECONDS", END)

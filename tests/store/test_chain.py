@@ -54,7 +54,6 @@ def report(study: LocalStudy) -> str:
         return refusal(connection) or ""
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("what", TAMPERING)
 def test_tampering_is_noticed_and_nothing_is_released_on_it(tmp_path: Path, what: str) -> None:
     body, statements = TAMPERING[what]
