@@ -323,12 +323,14 @@ class Publisher:
         return new.version
 
 
-def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
+def run(
+    store: Store, study: Study, *, until: Callable[[], bool], reached: Callable[[str], None] = lambda _: None
+) -> None:
     """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took.
 
     Of the publishers that share a database only the elected one ticks; the others hold nothing.
     """
-    publisher = Publisher(store, study)
+    publisher = Publisher(store, study, reached=reached)
     with store.candidate() as candidate:
         was_elected = False
         while not until():
@@ -336,7 +338,7 @@ def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
                 publisher.tick()
             elif was_elected:
                 LOG.warning("another publisher may be elected: this one stands by")
-                publisher = Publisher(store, study)
+                publisher = Publisher(store, study, reached=reached)
             was_elected = elected
             time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
