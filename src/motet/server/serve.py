@@ -18,12 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
+from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config, max_connections
@@ -172,21 +172,29 @@ def _address(listener: socket.socket, scheme: str) -> str:
 
 def _open(study: Study) -> tuple[Store, str]:
     """The study's database, made if there is none, and what is not fixed yet; its current release must be readable."""
-    store = Store(study.store_url, serving=True)
-    with store.refusing():
-        fixed = pins.pin(store, study, now=time.time())
+    with ExitStack() as opened:
+        store = Store(study.store_url, serving=True)
+        opened.callback(store.close)
+        with store.refusing():
+            fixed = pins.pin(store, study, now=time.time())
+        _check_current(study, store)
+        opened.pop_all()
+    return store, study.not_fixed(fixed)
+
+
+def _check_current(study: Study, store: Store) -> None:
+    """Refuse a database whose current release cannot be read."""
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)
         if current is not None:
             Disclosed.from_bytes(current.data)
-    except (Busy, InvalidRelease) as error:
+    except (MotetError, ValueError, TypeError) as error:
         cause = getattr(error.__cause__, "orig", None) or error
         raise InvalidStore(
             f"expected a database with a current release that can be read, got {cause}; check it: "
             f"motet verify {study.path}"
         ) from None
-    return store, study.not_fixed(fixed)
 
 
 def chosen_token() -> str | None:

@@ -21,7 +21,7 @@ from sqlalchemy import Table, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from motet.errors import Busy, InvalidStore
+from motet.errors import Busy, InvalidStore, MotetError
 from motet.store import schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
@@ -147,7 +147,9 @@ def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
     """Errors of a database that is opened, as one line."""
     try:
         yield
-    except (SQLAlchemyError, UnicodeDecodeError) as error:
+    except MotetError:
+        raise
+    except (SQLAlchemyError, ValueError, TypeError, KeyError, ArithmeticError) as error:  # its rows may be anything
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
