@@ -18,6 +18,7 @@ from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, 
 from benchmarks.million import million
 from benchmarks.page import page
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
+from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
@@ -260,6 +261,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     private_release,
     million,
     service,
+    workers,
     attacks,
     page,
 ]

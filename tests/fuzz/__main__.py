@@ -40,8 +40,12 @@ def all_targets(cases: int, seed: int) -> int:
             code = 124
         if code:
             failed.append(name)
-            print(f"{name}: ended with {code}; again: python -m tests.fuzz {' '.join(map(repr, command[5:]))}", flush=True)
-    print(f"{len(failed)} of {len(TARGETS)} targets failed, in {(time.monotonic() - begin) / 60:.1f} minutes", flush=True)
+            print(
+                f"{name}: ended with {code}; again: python -m tests.fuzz {' '.join(map(repr, command[5:]))}", flush=True
+            )
+    print(
+        f"{len(failed)} of {len(TARGETS)} targets failed, in {(time.monotonic() - begin) / 60:.1f} minutes", flush=True
+    )
     return 1 if failed else 0
 
 

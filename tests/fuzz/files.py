@@ -156,7 +156,10 @@ def _cell(text: str) -> float | str | None:
 
 
 parquet_files = partial(
-    table_files, suffix=".parquet", encode=to_parquet, tokens=[b"PAR1", b"ARROW:schema", b"\x15\x00", b"\x7f\xff\xff\xff"]
+    table_files,
+    suffix=".parquet",
+    encode=to_parquet,
+    tokens=[b"PAR1", b"ARROW:schema", b"\x15\x00", b"\x7f\xff\xff\xff"],
 )
 CELLS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.floats(), st.sampled_from(TEXTS[:20]), st.integers(-(2**63), 2**63 - 1), st.dates(),
@@ -168,7 +171,9 @@ CELLS: st.SearchStrategy[Any] = st.one_of(
 def parquet_columns(folder: Path) -> Reader:
     """Whole Parquet files whose columns have other names and types than a reader wants."""
     readers, path = table_readers(folder), folder / "table.parquet"
-    names = st.sampled_from(["client", "y", "x", "noise", "id", "name", "token", "patient", "hours", "", "__index_level_0__"])
+    names = st.sampled_from(
+        ["client", "y", "x", "noise", "id", "name", "token", "patient", "hours", "", "__index_level_0__"]
+    )
     column = st.tuples(names, st.builds(lambda cell, rest: [cell, cell if rest else None, cell], CELLS, st.booleans()))
 
     def read_columns(case: tuple[str, list[tuple[str, list[Any]]]]) -> object:

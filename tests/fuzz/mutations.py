@@ -27,7 +27,23 @@ NUMBERS = [
     1e-5, 1e-300, 5e-324, 1e10, 1e149, 1e160, 1e308, -1e308, math.inf, -math.inf, math.nan,
 ]  # fmt: skip
 CONSTANTS: list[Any] = [None, True, False, [], {}, [[]], [{}], [None], {"": 0}]
-KEYS = ["", "x", "y", "id", "noise", "name", "kernel", "of", "columns", "value", "values", "bounds", "extra", "\0", "\ud800"]
+KEYS = [
+    "",
+    "x",
+    "y",
+    "id",
+    "noise",
+    "name",
+    "kernel",
+    "of",
+    "columns",
+    "value",
+    "values",
+    "bounds",
+    "extra",
+    "\0",
+    "\ud800",
+]
 TOKENS = [
     b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\r\n\r\n", b"\n", b'"', b"'", b",", b";", b"{",
     b"}", b"[", b"]", b"[" * 2000, b'{"":' * 2000, b"9" * 5000, b"1e999999999", b"NaN", b"-", b":", b"\\u0000", b"\\ud800",

@@ -17,7 +17,29 @@ from tests.compatibility.test_before import BEFORE, answers
 from tests.fuzz.mutations import edited, mutated, mutated_json, to_json
 from tests.fuzz.reader import Reader, use
 
-STATUSES = [200] * 12 + [201, 202, 204, 206, 301, 302, 304, 307, 400, 401, 403, 404, 409, 413, 418, 422, 429, 500, 502, 503, 599]
+STATUSES = [200] * 12 + [
+    201,
+    202,
+    204,
+    206,
+    301,
+    302,
+    304,
+    307,
+    400,
+    401,
+    403,
+    404,
+    409,
+    413,
+    418,
+    422,
+    429,
+    500,
+    502,
+    503,
+    599,
+]
 HEADERS: list[dict[str, str]] = [
     {}, {}, {"Content-Type": "text/event-stream"}, {"Content-Type": "application/json; charset=utf-7"},
     {"Content-Type": "x; charset=rot13"}, {"Retry-After": "0"}, {"Retry-After": "9" * 400}, {"Retry-After": "²"},
@@ -72,7 +94,14 @@ def replies(_: Path) -> Reader:
         with httpx.Client(transport=httpx.MockTransport(reply)) as http:
             CALLS[name](Client("https://study", "secret-token", http=http, retries=1, sleep=wait))
 
-    bodies = mutated_json(valid) | mutated(st.sampled_from([release, EVENTS])) | st.sampled_from([release, EVENTS, b"", b"{}"])
+    bodies = (
+        mutated_json(valid)
+        | mutated(st.sampled_from([release, EVENTS]))
+        | st.sampled_from([release, EVENTS, b"", b"{}"])
+    )
     cases = st.tuples(st.sampled_from(sorted(CALLS)), st.sampled_from(STATUSES), st.sampled_from(HEADERS), bodies)
-    good = [(name, 200, {}, to_json(fields | lists)) for name in ("send", "enroll", "rotate", "release", "history", "refusals")]
+    good = [
+        (name, 200, {}, to_json(fields | lists))
+        for name in ("send", "enroll", "rotate", "release", "history", "refusals")
+    ]
     return Reader(cases, call, [*good, ("disclosed", 200, {}, edited(release, []))])

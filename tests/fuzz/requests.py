@@ -32,7 +32,10 @@ from tests.server.world import EXACT as NUMBERS
 PEOPLE = ("own", "own", "own", "operator", "operator", "another", "revoked", "garbage", "")
 QUIET_SECONDS = 0.02  # after which a server that has not answered waits for more
 STATE = "SELECT (SELECT sequence FROM head), (SELECT group_concat(id || token || revoked) FROM clients)"
-WAITING = {(501, "http_501"), (503, "busy")}  # a method that HTTP does not have; a release that takes longer than the caller waits
+WAITING = {
+    (501, "http_501"),
+    (503, "busy"),
+}  # a method that HTTP does not have; a release that takes longer than the caller waits
 SERVED = "[server]\nrate = 1e9\nmax_body = 300000\n"
 STUDIES = (NUMBERS.split("[server]")[0] + SERVED, NAMED + SERVED, VISITS + SERVED)
 CALLS = [(route.method, route.path) for route in ROUTES if route.path != "/v1/stream"]
@@ -263,7 +266,14 @@ def bodies(folder: Path) -> Iterator[Reader]:
     """Bodies of every kind, nearly right, by who may send them."""
     with visitors(folder) as visited:
         valid = [
-            Request(k, method.upper(), path.replace("{id}", "1"), "operator" if "clients" in path else "own", (), to_json(body))
+            Request(
+                k,
+                method.upper(),
+                path.replace("{id}", "1"),
+                "operator" if "clients" in path else "own",
+                (),
+                to_json(body),
+            )
             for k, visitor in enumerate(visited)
             for path, method, _, body in example_bodies(visitor.world.service.study)
         ]
@@ -279,7 +289,9 @@ def bodies(folder: Path) -> Iterator[Reader]:
 @contextmanager
 def heads(folder: Path) -> Iterator[Reader]:
     """Methods, paths, queries and headers, by everyone."""
-    lines = st.lists(st.sampled_from([line for line in HEADERS if not line.startswith((b"Content-L", b"Transfer"))]), max_size=2)
+    lines = st.lists(
+        st.sampled_from([line for line in HEADERS if not line.startswith((b"Content-L", b"Transfer"))]), max_size=2
+    )
 
     def case(study: int, call: tuple[str, str], who: str, lines: list[bytes], body: bytes) -> Request:
         return Request(study, *call, who, tuple(lines), body)
@@ -299,7 +311,9 @@ def _parsed(lines: list[bytes]) -> list[bytes]:
 def framings(folder: Path) -> Iterator[Reader]:
     """Bytes on a connection that are nearly one request, or several; lengths that lie, and odd lines."""
 
-    def case(request: tuple[int, tuple[str, str], str], method: str, lines: list[bytes], body: bytes, edits: Any) -> Any:
+    def case(
+        request: tuple[int, tuple[str, str], str], method: str, lines: list[bytes], body: bytes, edits: Any
+    ) -> Any:
         study, (usual, path), who = request
         return study, who, Request(study, method or usual, path, who, tuple(lines), body), edits
 
@@ -312,7 +326,15 @@ def framings(folder: Path) -> Iterator[Reader]:
 
         request = st.tuples(st.integers(0, 2), paths(), st.sampled_from(PEOPLE))
         lines = st.lists(st.sampled_from(HEADERS), max_size=3)
-        chunks = [b"", b"3\r\n{}\n\r\n0\r\n\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b"0\r\nX: y\r\n\r\n", b"{}", b"GET / HTTP/1.1\r\n\r\n"]
+        chunks = [
+            b"",
+            b"3\r\n{}\n\r\n0\r\n\r\n",
+            b"ffffffffffffffff\r\n",
+            b"-1\r\n",
+            b"0\r\nX: y\r\n\r\n",
+            b"{}",
+            b"GET / HTTP/1.1\r\n\r\n",
+        ]
         methods = st.sampled_from([""] * 8 + METHODS)
         edits = st.just([]) | byte_edits([b"\r", b"HTTP/9.9", b"HTTP/1.0", b"\x0b", b"Content-Length: 1\r\n"])
         valid = [(k, "own", Request(k, "GET", "/v1/me", "own", (), b""), []) for k in range(3)]

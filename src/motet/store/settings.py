@@ -12,7 +12,9 @@ def setting(connection: Connection, key: str) -> str | None:
     """The text, None if there is none; a damaged database may have anything in its place."""
     value = connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
     if value is not None and not isinstance(value, str):
-        raise InvalidStore(f"expected the setting {key!r} as text, got {value!r:.60}: motet verify shows what is damaged")
+        raise InvalidStore(
+            f"expected the setting {key!r} as text, got {value!r:.60}: motet verify shows what is damaged"
+        )
     return value
 
 
