@@ -1,7 +1,9 @@
-"""Databases of every schema that ever landed, as SQL text: ``schemas/N`` has a study file, its database and its answers.
+"""Databases of every schema that ever landed, as SQL text.
 
-Number 1 is the database of ``before/exact``. When ``VERSION`` in ``motet.store.schema`` is about to be raised, write the
-current one first:
+``schemas/N`` has a study file, its database and its answers.
+
+Number 1 is the database of ``before/exact``. When ``VERSION`` in ``motet.store.schema`` is about to be raised,
+write the current one first:
 
     python -m tests.compatibility.schemas
 

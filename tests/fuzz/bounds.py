@@ -1,7 +1,7 @@
 """What may not happen while a case is read: an error that is not ours, a hang, much memory.
 
-A case takes at most ``CASE_SECONDS`` and ``CASE_BYTES``. Memory is the most that the process has had during the case, as
-Linux counts it; elsewhere it is not measured.
+A case takes at most ``CASE_SECONDS`` and ``CASE_BYTES``. Memory is the most that the process has had during the case,
+as Linux counts it; elsewhere it is not measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def accepts(read: Callable[[Any], object], case: Any) -> bool:
     try:
         return read(case) is not False
     except MotetError as error:
-        assert str(error).strip(), error
+        if not str(error).strip():
+            raise AssertionError("a refusal without a reason") from error
         return False
 
 

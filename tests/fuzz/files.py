@@ -115,7 +115,8 @@ def table_readers(folder: Path) -> dict[str, Callable[[Path], object]]:
 
 
 FITTING = [
-    ("examples", CURVES), ("clients", CURVES), ("names of items", ROSES), ("cells by column", PATIENTS), ("inputs", CURVES),
+    ("examples", CURVES), ("clients", CURVES), ("names of items", ROSES), ("cells by column", PATIENTS),
+    ("inputs", CURVES),
     ("tokens", TOKENS_FILE), ("names", CURVES), ("lines", CURVES), ("pilot", PILOT), ("evaluation", CURVES),
     ("catalogue", ITEMS), ("unit vectors", ITEMS),
 ]  # fmt: skip
@@ -163,7 +164,8 @@ parquet_files = partial(
 )
 CELLS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.floats(), st.sampled_from(TEXTS[:20]), st.integers(-(2**63), 2**63 - 1), st.dates(),
-    st.datetimes(), st.timedeltas(), st.decimals(allow_nan=False, allow_infinity=False, places=3), st.binary(max_size=5),
+    st.datetimes(), st.timedeltas(), st.decimals(allow_nan=False, allow_infinity=False, places=3),
+    st.binary(max_size=5),
     st.lists(st.floats(), max_size=2), st.fixed_dictionaries({"a": st.floats()}),
 )  # fmt: skip
 

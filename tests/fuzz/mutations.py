@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 Place = tuple[Any, ...]  # keys and indices from the root of a value
 
 TEXTS = [
-    "", " ", "\0", "a\0b", "\x7f", "\n", "\r\n", "\t", "é", "e\u0301", "\u202e", "\ufeff", "\ud800", "💡", "..", ".", "/",
+    "", " ", "\0", "a\0b", "\x7f", "\n", "\r\n", "\t", "é", "e\u0301", "\u202e", "\ufeff", "\ud800", "💡", "..", ".",
+    "/",
     "\\", "%00", "%2e%2e", "a" * 101, "a" * 201, "a" * 10_000, "null", "NaN", "1e999", "-0", "0x10", "١٢", "'", '"',
     "1; DROP TABLE clients", "__class__", "{}", "<script>", "=1+1", "2024-02-30", "9999-12-31", "growing", "private",
     "exact", "rbf", "sum", "product", "constant", "eigen", "landmarks",
 ]  # fmt: skip
 NUMBERS = [
-    0, -1, 1, 2, 3, 10, 1000, 10**6, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**400, 0.0, -0.0, 0.5, -0.5,
+    0, -1, 1, 2, 3, 10, 1000, 10**6, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 10**400, 0.0, -0.0, 0.5,
+    -0.5,
     1e-5, 1e-300, 5e-324, 1e10, 1e149, 1e160, 1e308, -1e308, math.inf, -math.inf, math.nan,
 ]  # fmt: skip
 CONSTANTS: list[Any] = [None, True, False, [], {}, [[]], [{}], [None], {"": 0}]
@@ -45,8 +47,10 @@ KEYS = [
     "\ud800",
 ]
 TOKENS = [
-    b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\r\n\r\n", b"\n", b'"', b"'", b",", b";", b"{",
-    b"}", b"[", b"]", b"[" * 2000, b'{"":' * 2000, b"9" * 5000, b"1e999999999", b"NaN", b"-", b":", b"\\u0000", b"\\ud800",
+    b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\r\n", b"\r\n\r\n", b"\n", b'"', b"'", b",", b";",
+    b"{",
+    b"}", b"[", b"]", b"[" * 2000, b'{"":' * 2000, b"9" * 5000, b"1e999999999", b"NaN", b"-", b":", b"\\u0000",
+    b"\\ud800",
     b"\\", b"%", b" " * 100, b"\t", b"null", b"true", b"-1", b"99999999999999999999", b"\x00\x00\x00\x80", b"\xff" * 8,
 ]  # fmt: skip
 

@@ -73,7 +73,8 @@ def replies(_: Path) -> Reader:
     release = (BEFORE / "exact" / "release.safetensors").read_bytes()
     fields = {"accepted": 2, "duplicates": 0, "count": 2, "version": 1, "token": "abc", "id": "a", "erased": True}
     lists: dict[str, Any] = {
-        "clients": [{"id": "1", "name": "ann", "token": "abc"}], "examples": [], "refusals": [], "releases": [], "next": {},
+        "clients": [{"id": "1", "name": "ann", "token": "abc"}], "examples": [], "refusals": [], "releases": [],
+        "next": {},
     }  # fmt: skip
     error = {"error": {"code": "invalid_data", "message": "no", "where": "body.examples.1.y"}}
     valid = [fields | lists, error, *then["responses"].values()]

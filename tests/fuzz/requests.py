@@ -25,9 +25,9 @@ from motet.server.app import ROUTES
 from motet.server.routes import example_bodies
 from tests.fuzz.mutations import TEXTS, all_changed, byte_edits, edited, to_json, value_edits, values
 from tests.fuzz.reader import Reader
+from tests.server.world import EXACT as NUMBERS
 from tests.server.world import World, world
 from tests.study.studies import ITEMS, NAMED, VISITS
-from tests.server.world import EXACT as NUMBERS
 
 PEOPLE = ("own", "own", "own", "operator", "operator", "another", "revoked", "garbage", "")
 QUIET_SECONDS = 0.02  # after which a server that has not answered waits for more
@@ -43,16 +43,20 @@ ENTRANCE_BODIES = {("POST", "/v1/examples"), ("PUT", "/v1/me/examples/{id}"), ("
 HEADERS = [
     b"Content-Type: text/plain", b"Content-Type: application/json; charset=utf-16", b"Content-Type: \xff",
     b"Content-Encoding: gzip", b"Accept-Encoding: gzip, *;q=x", b'If-None-Match: "1"', b"If-None-Match: \x80*",
-    b"X-Forwarded-For: ::1, \xff, 10.0.0.1", b"X-Forwarded-Proto: javascript", b"Origin: null", b"Host: a\tb", b"Host: ",
+    b"X-Forwarded-For: ::1, \xff, 10.0.0.1", b"X-Forwarded-Proto: javascript", b"Origin: null", b"Host: a\tb",
+    b"Host: ",
     b"Host: [::1", b"Expect: 100-continue", b"Connection: close", b"Connection: Upgrade", b"Upgrade: h2c",
     b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked", b"Content-Length: 0", b"Content-Length: 7",
     b"Content-Length: -1", b"Content-Length: 99999999999999999999", b"Content-Length: 3, 3", b"Content-Length: 0x10",
-    b"Content-Length: \xd9\xa1", b"Authorization: Bearer", b"Authorization: Basic YTpi", b"Authorization: Bearer \xff\xfe",
+    b"Content-Length: \xd9\xa1", b"Authorization: Bearer", b"Authorization: Basic YTpi",
+    b"Authorization: Bearer \xff\xfe",
     b"Authorization: Bearer " + b"a" * 5000, b"X: " + b"a" * 70_000, b"Range: bytes=0-1", b"Cookie: a=b", b"Date: \x01",
     b"X-HTTP-Method-Override: DELETE", b"Accept: */*;q=", b"X : y", b": x", b"X", b" folded", b"Last-Event-ID: \x00",
 ]  # fmt: skip
 QUERIES = ["after", "limit", "model", "examples", "x", ""]
-METHODS = [*("GET POST PUT DELETE HEAD OPTIONS PATCH TRACE CONNECT PRI".split()), "get", "G\x00T", "LONG" * 50]
+METHODS = [
+    "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "CONNECT", "PRI", "get", "G\x00T", "LONG" * 50,
+]  # fmt: skip
 
 
 class Request(NamedTuple):

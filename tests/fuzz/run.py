@@ -18,7 +18,7 @@ from tests.fuzz.targets import TARGETS
 
 CASES_PER_ROUND = 2000  # hypothesis keeps what it has tried; each round also begins with new files and servers
 GROWTH_BYTES = 2**28  # from the first round to the last
-PHASES = (Phase.generate,)
+PHASES = (Phase.generate, Phase.shrink)
 
 
 class Outcome(NamedTuple):

@@ -1,7 +1,7 @@
 """Nothing secret is where others look: not in logs, in the list of processes, or in files that need not have it.
 
-A session of everything that a client can do, and of what goes wrong; then all that was written is searched for tokens, for
-what clients sent, and for their names. Names and examples are in the database alone, tokens not even there.
+A session of everything that a client can do, and of what goes wrong; then all that was written is searched for tokens,
+for what clients sent, and for their names. Names and examples are in the database alone, tokens not even there.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _failing_release(served: Program, operator: Client) -> None:
 
 
 def processes(served: Program) -> bytes:
-    """The command lines of server and publisher, and the publisher's variables; the server's have the operator's token."""
+    """Command lines of server and publisher, and the publisher's variables; the server's have the operator's token."""
     pids = [served.process.pid, *poll(lambda: children(served.process.pid), END, "a publisher")]
     lines = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
     return lines + b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in pids[1:])
