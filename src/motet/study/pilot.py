@@ -216,6 +216,8 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
 
     Slopes in such columns cancel each other, so nothing bounds how large they are.
     """
+    if not columns:
+        return []
     step = -(-len(table.rows) // MAX_COMPARED_ROWS)
     cells = [[_days_or_number(cell) for cell in table.cells(column)[::step]] for column in columns]
     values = np.array(cells, dtype=float).reshape(len(columns), -1)
