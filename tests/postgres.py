@@ -21,6 +21,7 @@ import psycopg
 from tests.scenarios.harness import free_port
 
 DEBIAN = Path("/usr/lib/postgresql")  # a folder for each version
+WAL_SEGMENT_MEGABYTES = 1  # so that a limit on the size of files can spare the log
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
@@ -46,7 +47,8 @@ class Cluster:
         self.data = folder / "data"
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        self._run("initdb", "--auth=trust", "--username=motet", "--encoding=UTF8", "--no-locale", "--no-sync")
+        how = ("--encoding=UTF8", "--no-locale", "--no-sync", f"--wal-segsize={WAL_SEGMENT_MEGABYTES}")
+        self._run("initdb", "--auth=trust", "--username=motet", *how)
         lines = "".join(f"{key} = '{value}'\n" for key, value in SETTINGS.items())
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{lines}port = {self.port}\n")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import numpy as np
@@ -21,6 +22,8 @@ MAX_EXAMPLES = 500  # that a client keeps
 
 class Worker:
     """Repeats one step in a thread; an error there is raised at the end."""
+
+    answers = 0  # how often the server did what was asked
 
     def __init__(self) -> None:
         self._ending = threading.Event()
@@ -54,13 +57,12 @@ class Worker:
 
 
 class Sender(Worker):
-    """One client. ``held`` are the examples that the server acknowledged, ``answers`` how often it answered."""
+    """One client. ``held`` are the examples that the server acknowledged."""
 
     def __init__(self, place: Place, person: Enrolled, seed: int) -> None:
         super().__init__()
         self.id = person.id
         self.held: dict[str, Triple] = {}
-        self.answers = 0
         self._ever: dict[str, Triple] = {}
         self._rng = np.random.default_rng(seed)
         self._client = place.client(person.token)
@@ -106,7 +108,9 @@ class Watcher(Worker):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self.seen: dict[int, str] = {}
+        self.longest_wait = 0.0  # seconds between two downloads, since ``begin``
         self._http, self._last = httpx.Client(base_url=place.url, timeout=END), 0
+        self._at = time.monotonic()
 
     def __exit__(self, *what: object) -> None:
         super().__exit__(*what)  # type: ignore[arg-type]
@@ -123,8 +127,63 @@ class Watcher(Worker):
             digest = hashlib.sha256(answer.content).hexdigest()
             assert self.seen.setdefault(version, digest) == digest
             assert version >= self._last
-            self._last = version
+            self._last, now = version, time.monotonic()
+            self.longest_wait, self._at = max(self.longest_wait, now - self._at), now
         self._ending.wait(0.05)
+
+    def begin(self) -> None:
+        """Measure waits from now on."""
+        self.longest_wait, self._at = 0.0, time.monotonic()
+
+
+class Bystander(Worker):
+    """Another client, who sends and reads, asks once and is not patient: it notes what it is told.
+
+    An example that was not acknowledged is sent again: so it is stored once, whether or not it was stored before.
+    """
+
+    def __init__(self, place: Place, person: Enrolled) -> None:
+        super().__init__()
+        self.id = person.id
+        self.held: dict[str, Triple] = {}
+        self.refusals: list[str] = []
+        self.lost: list[str] = []  # connections that ended without an answer
+        headers = {"Authorization": f"Bearer {person.token}"}
+        self._http = httpx.Client(base_url=place.url, headers=headers, timeout=END)
+
+    def __exit__(self, *what: object) -> None:
+        super().__exit__(*what)  # type: ignore[arg-type]
+        if what[0] is None:
+            assert self._sends(), "the last example is stored"
+        self._http.close()
+
+    def begin(self) -> None:
+        """What is noted is of the fault, and not of what came before."""
+        self.refusals.clear()
+        self.lost.clear()
+
+    def step(self) -> None:
+        self.answers += self._sends() and self._ask("GET", "/v1/me")
+        self._ending.wait(0.05)
+
+    def _sends(self) -> bool:
+        id = str(len(self.held))
+        triple = (len(self.held) % 7 / 7, 1.0, 1.0)
+        body = {"examples": [{"id": id, "x": [triple[0]], "y": triple[1], "noise": triple[2]}]}
+        if self._ask("POST", "/v1/examples", json=body):
+            self.held[id] = triple
+            return True
+        return False
+
+    def _ask(self, method: str, path: str, **content: Any) -> bool:
+        try:
+            answer = self._http.request(method, path, **content)
+        except httpx.TransportError as error:
+            self.lost.append(f"{method} {path}: {error!r}")
+            return False
+        if answer.status_code != 200:
+            self.refusals.append(f"{method} {path}: {answer.status_code} {answer.json()['error']['message']}")
+        return answer.status_code == 200
 
 
 @contextmanager

@@ -1,0 +1,186 @@
+"""The database goes away, is locked, full, read-only or cut off while it is in use; and what holds after that."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from motet.client.client import Client
+from motet.errors import Busy
+from motet.study.study import Study
+from tests.postgres import WAL_SEGMENT_MEGABYTES, Cluster, binaries
+from tests.scenarios.after import Scene, after
+from tests.scenarios.faults import full_disk, proxy
+from tests.scenarios.harness import END, Parts, parts, poll, write_study
+from tests.scenarios.studies import EXACT, private
+from tests.store.local_study import states
+
+TOLD = "503 the database cannot be used now: .*(try again|restart)"
+
+
+@contextmanager
+def in_use(folder: Path, database: str, *, seed: int, body: str = EXACT) -> Iterator[Scene]:
+    with parts(write_study(folder, body, database=database)) as running, Scene(running, seed=seed) as scene:
+        yield scene
+
+
+def refused(scene: Scene, times: int = 1) -> None:
+    """Wait until somebody was told."""
+    enough = len(scene.bystander.refusals) + times
+    poll(lambda: len(scene.bystander.refusals) >= enough, END, "a refusal")
+
+
+def name_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+# --- both databases ---
+
+
+def test_a_locked_database_is_waited_for_and_then_refuses(tmp_path: Path, database: str) -> None:
+    """Whoever holds the lock: a program of the operator's, or a server that was stopped in the middle."""
+    with in_use(tmp_path, database, seed=1) as scene:
+        with scene.place.database.connect() as other:
+            other.exec_driver_sql("UPDATE head SET sequence = sequence" if database else "BEGIN IMMEDIATE")
+            refused(scene)
+        after(scene, told=TOLD)
+
+
+def test_a_full_disk_takes_nothing_and_loses_nothing(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    with in_use(tmp_path, database, seed=2) as scene:
+        if database:
+            main = psutil.Process(request.getfixturevalue("postgres").pid)
+            processes, limit = [main.pid, *(child.pid for child in main.children())], WAL_SEGMENT_MEGABYTES * 2**20
+        else:
+            processes = list(scene.place.processes.values())
+            limit = 2**17 + max(path.stat().st_size for path in tmp_path.glob("study.db*"))
+        with full_disk(processes, limit):
+            fillers = fill(scene.place)
+            refused(scene, 3)
+        with scene.place.operator() as operator:
+            for filler in fillers:
+                operator.forget(filler)
+        after(scene, told=TOLD)
+
+
+def fill(place: Parts) -> list[str]:
+    """Send until the disk is full; the ids of who did."""
+    with place.operator() as operator:
+        fillers = operator.enroll([f"filler {k}" for k in range(20)])
+    for filler in fillers:
+        with Client(place.url, filler.token, retries=0) as client:
+            try:
+                for begin in range(0, 2000, 500):
+                    client.send_many([[0.5]] * 500, [1.0] * 500, ids=[str(begin + k) for k in range(500)])
+            except Busy:
+                return [filler.id for filler in fillers]
+    raise AssertionError("the disk is not full")
+
+
+@pytest.mark.parametrize("set_back", [True, False])
+def test_a_clock_that_is_set_back_or_forward_spends_no_budget(tmp_path: Path, database: str, set_back: bool) -> None:
+    years = 1e8
+    with in_use(tmp_path, database, seed=3, body=private(100)) as scene, scene.place.operator() as operator:
+        scene.place.set_clock(-years if set_back else years)
+        if set_back:
+            poll(lambda: "set the clock" in (operator.study()["refused"] or ""), END, "the study says what to do")
+            before = len(scene.place.rows("select version from ledger"))
+            scene.go_on_without_releases()
+            assert len(scene.place.rows("select version from ledger")) == before
+            scene.place.set_clock(0.0)
+        after(scene)
+
+
+# --- SQLite ---
+
+
+def test_files_that_are_moved_away_and_back(tmp_path: Path) -> None:
+    with in_use(tmp_path, "", seed=4) as scene:
+        files = list(tmp_path.glob("study.db*"))
+        for path in files:
+            path.rename(tmp_path / f"away-{path.name}")
+        refused(scene, 3)
+        for path in files:
+            (tmp_path / f"away-{path.name}").rename(path)
+        after(scene, told="503 the database's files were deleted or replaced: the server answers again when it is rest")
+
+
+# --- PostgreSQL ---
+
+
+@pytest.mark.parametrize("how", ["restart", "crash"])
+def test_a_restart_of_postgresql(tmp_path: Path, postgres: Cluster, postgres_url: str, how: str) -> None:
+    with in_use(tmp_path, postgres_url, seed=5) as scene:
+        for _ in range(2):
+            if how == "crash":
+                postgres.crash()
+            else:
+                postgres.stop()
+            refused(scene)
+            postgres.start()
+            scene.go_on()
+        after(scene, told=TOLD)
+
+
+def test_a_connection_that_is_cut_at_a_commit_before_it_or_at_any_moment(
+    tmp_path: Path, postgres: Cluster, postgres_url: str
+) -> None:
+    """Whether a commit that was not answered took place, nobody knows; what is sent again counts once."""
+    with proxy(postgres.port) as between:
+        url = f"postgresql+psycopg://motet@127.0.0.1:{between.port}/{name_of(postgres_url)}"
+        with in_use(tmp_path, url, seed=6) as scene:
+            for before in (True, False) * 5:
+                cuts = between.cuts
+                between.cut_at(b"COMMIT", before=before)
+                poll(lambda cuts=cuts: between.cuts > cuts, END, "a cut")  # type: ignore[misc]
+            while not scene.bystander.refusals:
+                between.cut()
+                scene.go_on(8)
+            after(scene, told=TOLD)
+
+
+def test_a_postgresql_that_only_reads(tmp_path: Path, postgres: Cluster, postgres_url: str) -> None:
+    """As after a switch to a replica, or by an operator's hand."""
+    name = name_of(postgres_url)
+    with in_use(tmp_path, postgres_url, seed=7) as scene:
+        others = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        for only_reads in ("on", "off"):
+            postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {only_reads}")
+            postgres.execute(others)
+            if only_reads == "on":
+                refused(scene, 3)
+        after(scene, told=TOLD)
+
+
+def test_a_dump_of_postgresql_under_load_is_restored(tmp_path: Path, postgres: Cluster, postgres_url: str) -> None:
+    """What was acknowledged before the dump began is in it."""
+    with in_use(tmp_path, postgres_url, seed=8) as scene:
+        acknowledged = len(scene.bystander.held)
+        run("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", plain(postgres_url))
+        copy = postgres.url(postgres.create())
+        run("pg_restore", "--exit-on-error", f"--dbname={plain(copy)}", str(tmp_path / "dump"))
+        after(scene)
+    (tmp_path / "restored").mkdir()
+    restored = write_study(tmp_path / "restored", EXACT, database=copy)
+    assert "failed" not in states(Study.load(restored)).values()
+    kept = postgres.execute(f"SELECT count(*) FROM examples WHERE client = '{scene.bystander.id}'", name_of(copy))
+    assert acknowledged <= kept[0][0] <= len(scene.bystander.held)  # type: ignore[operator]
+    postgres.drop(name_of(copy))
+
+
+def plain(url: str) -> str:
+    """As PostgreSQL's own programs write it."""
+    return url.replace("+psycopg", "")
+
+
+def run(program: str, *arguments: str) -> None:
+    folder = binaries()
+    assert folder is not None
+    subprocess.run([folder / program, *arguments], check=True, timeout=END)
