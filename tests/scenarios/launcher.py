@@ -17,7 +17,7 @@ import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config
 from motet.server.logs import log_to_stderr
-from motet.server.publisher import TICK_SECONDS, Publisher
+from motet.server.publisher import run
 from motet.server.service import Service
 from motet.store.clients import hash_token
 from motet.store.pins import pin
@@ -41,10 +41,13 @@ def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int
 
 def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
-    running = Publisher(store, study, reached=killing(point, arrivals), clock=partial(now, study_file))
-    while True:
-        running.tick()
-        time.sleep(TICK_SECONDS)
+    run(
+        store,
+        study,
+        until=lambda: False,
+        reached=killing(point, arrivals),
+        clock=partial(now, study_file),
+    )
 
 
 def clock_file(study_file: Path) -> Path:

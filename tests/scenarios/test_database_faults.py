@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from motet.client.client import Client
 from motet.errors import Busy
 from motet.study.study import Study
-from tests.postgres import WAL_SEGMENT_MEGABYTES, Cluster, binaries
+from tests.postgres import Cluster, binaries
 from tests.scenarios.after import Scene, after
 from tests.scenarios.faults import full_disk, proxy
 from tests.scenarios.harness import END, Parts, parts, poll, write_study
@@ -54,34 +53,32 @@ def test_a_locked_database_is_waited_for_and_then_refuses(tmp_path: Path, databa
 def test_a_full_disk_takes_nothing_and_loses_nothing(
     tmp_path: Path, database: str, request: pytest.FixtureRequest
 ) -> None:
-    with in_use(tmp_path, database, seed=2) as scene:
+    with in_use(tmp_path, database, seed=2) as scene, scene.place.operator() as operator:
+        fillers = operator.enroll([f"filler {k}" for k in range(20)])
         if database:
-            main = psutil.Process(request.getfixturevalue("postgres").pid)
-            processes, limit = [main.pid, *(child.pid for child in main.children())], WAL_SEGMENT_MEGABYTES * 2**20
+            full = request.getfixturevalue("postgres").full_disk()
         else:
-            processes = list(scene.place.processes.values())
-            limit = 2**17 + max(path.stat().st_size for path in tmp_path.glob("study.db*"))
-        with full_disk(processes, limit):
-            fillers = fill(scene.place)
+            full = full_disk(scene.place.processes.values(), max(map(size, tmp_path.glob("study.db*"))) + 2**17)
+        with full:
+            assert any(is_refused(scene.place, filler.token) for filler in fillers)
             refused(scene, 3)
-        with scene.place.operator() as operator:
-            for filler in fillers:
-                operator.forget(filler)
+        for filler in fillers:
+            operator.forget(filler.id)
         after(scene, told=TOLD)
 
 
-def fill(place: Parts) -> list[str]:
-    """Send until the disk is full; the ids of who did."""
-    with place.operator() as operator:
-        fillers = operator.enroll([f"filler {k}" for k in range(20)])
-    for filler in fillers:
-        with Client(place.url, filler.token, retries=0) as client:
-            try:
-                for begin in range(0, 2000, 500):
-                    client.send_many([[0.5]] * 500, [1.0] * 500, ids=[str(begin + k) for k in range(500)])
-            except Busy:
-                return [filler.id for filler in fillers]
-    raise AssertionError("the disk is not full")
+def size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def is_refused(place: Parts, token: str) -> bool:
+    """Whether as much as a client may send finds no room."""
+    with Client(place.url, token, retries=0) as client:
+        try:
+            client.send_many([[0.5]] * 2000, [1.0] * 2000, chunk=500)
+        except Busy:
+            return True
+    return False
 
 
 @pytest.mark.parametrize("set_back", [True, False])

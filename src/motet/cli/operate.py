@@ -38,6 +38,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on, instead of the study file's.")
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that answer requests; more than one needs PostgreSQL.")
+    ] = 1,
     certfile: Annotated[Path | None, typer.Option(help="A certificate in PEM, for TLS.")] = None,
     keyfile: Annotated[Path | None, typer.Option(help="Its private key, without a password.")] = None,
     data: Annotated[
@@ -72,6 +75,7 @@ def serve(
         study,
         host=host,
         port=port,
+        workers=workers,
         certfile=certfile,
         keyfile=keyfile,
         log_format="plain" if plain else "json",

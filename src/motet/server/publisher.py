@@ -323,20 +323,29 @@ class Publisher:
         return new.version
 
 
-def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
-    """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took."""
-    publisher, failure = Publisher(store, study), ""
-    while not until():
-        try:
-            with store.publishing() as first:
-                if first:
-                    publisher.tick()
-            failure = ""
-        except (MotetError, DatabaseError) as error:  # of the lock: a tick reports its own
-            if repr(error) != failure:
-                LOG.error("cannot ask which publisher is first: %s", error)
-            failure = repr(error)
-        time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
+def run(
+    store: Store,
+    study: Study,
+    *,
+    until: Callable[[], bool],
+    reached: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took.
+
+    Of the publishers that share a database only the elected one ticks; the others hold nothing.
+    """
+    publisher = Publisher(store, study, reached=reached, clock=clock)
+    with store.candidate() as candidate:
+        was_elected = False
+        while not until():
+            if elected := candidate.elected:
+                publisher.tick()
+            elif was_elected:
+                LOG.warning("another publisher may be elected: this one stands by")
+                publisher = Publisher(store, study, reached=reached, clock=clock)
+            was_elected = elected
+            time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
 
 def main(study_path: str, log_format: LogFormat, log_level: LogLevel, *, until: Callable[[], bool]) -> None:

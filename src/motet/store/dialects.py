@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, create_engine, event, func, select
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from motet.errors import InvalidStore
 from motet.store.database_files import OpenFiles, connect, prepare
+from motet.store.election import Candidate, Unopposed, lock_holder
 from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
@@ -29,7 +30,6 @@ from motet.text import brief
 SCRUB_WAIT_SECONDS = 0.05  # for readers to end, while writers wait
 MAX_COPY_BYTES = 2**30  # of a database that is copied to be read
 MAX_COPY_ATTEMPTS = 40  # four a second
-PUBLISHER_LOCK = int.from_bytes(b"motet")  # the number of an advisory lock, in this database alone
 
 
 class Dialect(ABC):
@@ -43,6 +43,7 @@ class Dialect(ABC):
     extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
     check_advice: ClassVar[str] = ""  # if another program checks its pages
     backup_advice: ClassVar[str] = ""  # if another program makes its backups
+    shared: ClassVar[bool] = False  # whether many servers may use it at once
     erases: ClassVar[bool] = False  # whether ``scrub`` removes deleted rows from the files
     delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
@@ -76,14 +77,10 @@ class Dialect(ABC):
         del url
         return lambda: None
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Whether this process may publish in the block; False if another does.
-
-        It saves work alone: the transaction that publishes sees to it that nothing is released twice.
-        """
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes, if many processes serve the database."""
         del engine
-        yield True
+        return nullcontext(Unopposed())
 
     def scrub(self, url: URL, *, compact: bool) -> bool:
         """Remove deleted rows from the files too, if ``erases``; False if a reader needs them still.
@@ -225,6 +222,7 @@ class PostgreSQL(Dialect):
     name = "PostgreSQL"
     advice = "check that the server is running, and its address, user and password"
     extra = "postgres"
+    shared = True
     check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
     backup_advice = "back it up with pg_dump"
     delay = "PostgreSQL overwrites its old rows and its log in its own time"
@@ -236,16 +234,8 @@ class PostgreSQL(Dialect):
     def open_read_only(self, url: URL) -> Engine:
         return self.create_engine(url, execution_options=self.snapshot_options)
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Any number of servers may run, each with its publisher: an advisory lock chooses one at a time."""
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            first = bool(connection.execute(select(func.pg_try_advisory_lock(PUBLISHER_LOCK))).scalar())
-            try:
-                yield first
-            finally:
-                if first:
-                    connection.execute(select(func.pg_advisory_unlock(PUBLISHER_LOCK)))
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        return lock_holder(engine)
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

@@ -25,6 +25,7 @@ from motet.errors import Busy, InvalidStore
 from motet.store import schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
+from motet.store.election import Candidate
 from motet.store.scrubber import Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
@@ -89,9 +90,14 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
-    def publishing(self) -> AbstractContextManager[bool]:
-        """Whether this process may publish in the block; False if another does."""
-        return self._dialect.publishing(self.engine)
+    def candidate(self) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes."""
+        return self._dialect.candidate(self.engine)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may use the database at the same time."""
+        return self._dialect.shared
 
     # --- deleted rows leave the files ---
 
@@ -122,6 +128,11 @@ class Store:
                 put(connection, "unscrubbed", "")
         file = self._dialect.file(self._url)
         return 0.0 if file is None else file.stat().st_size // REST_BYTES_PER_SECOND
+
+
+def is_shared(url: str) -> bool:
+    """Whether many servers may use a database at the same time."""
+    return parse(url)[0].shared
 
 
 @contextmanager
