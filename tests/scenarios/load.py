@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -14,10 +16,12 @@ import httpx
 import numpy as np
 
 from motet.client.client import Enrolled
+from motet.errors import MotetError
 from tests.scenarios.harness import END, Place
 
 Triple = tuple[float, float, float]  # x, y, noise
 MAX_EXAMPLES = 500  # that a client keeps
+STREAM_SECONDS = 5.0  # without a line, after which a stream is opened again
 
 
 class Worker:
@@ -63,6 +67,7 @@ class Sender(Worker):
         super().__init__()
         self.id = person.id
         self.held: dict[str, Triple] = {}
+        self.done: Counter[str] = Counter()
         self._ever: dict[str, Triple] = {}
         self._rng = np.random.default_rng(seed)
         self._client = place.client(person.token)
@@ -72,17 +77,18 @@ class Sender(Worker):
         self._client.close()
 
     def step(self) -> None:
-        chosen = self._rng.uniform()
+        chosen, call = self._rng.uniform(), "send"
         if self.held and (chosen < 0.1 or len(self.held) > MAX_EXAMPLES):
-            id = str(self._rng.choice(list(self.held)))
+            call, id = "remove", str(self._rng.choice(list(self.held)))
             self._client.remove(id)
             del self.held[id]
         elif self.held and chosen < 0.2:
-            id, new = str(self._rng.choice(list(self.held))), self._triple()
+            call, id, new = "replace", str(self._rng.choice(list(self.held))), self._triple()
             self._client.replace(id, [new[0]], *new[1:])
             self.held[id] = new
         else:
             self._send()
+        self.done[call] += 1
         self.answers += 1
 
     def _send(self) -> None:
@@ -129,11 +135,81 @@ class Watcher(Worker):
             assert version >= self._last
             self._last, now = version, time.monotonic()
             self.longest_wait, self._at = max(self.longest_wait, now - self._at), now
+            self.answers += 1
         self._ending.wait(0.05)
 
     def begin(self) -> None:
         """Measure waits from now on."""
         self.longest_wait, self._at = 0.0, time.monotonic()
+
+
+class Leaver(Worker):
+    """Clients who enroll, send and are forgotten, one after the other: nothing of them is left."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._place, self._attempts = place, 0
+
+    def step(self) -> None:
+        self._attempts += 1
+        try:
+            with self._place.operator() as operator:
+                (person,) = operator.enroll([f"leaver {self._attempts}"])
+        except MotetError:  # whether it was enrolled nobody knows: a client without examples, or none
+            self._ending.wait(0.05)
+            return
+        with self._place.client(person.token) as client:
+            assert client.send_many([[0.25], [0.75]], [1.0, -1.0], ids=["a", "b"]).count == 2
+            client.forget_me()
+        self.answers += 1
+        self._ending.wait(0.2)
+
+
+class Follower(Worker):
+    """Anyone who follows the stream: versions never go back."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._http, self._last = httpx.Client(base_url=place.url, timeout=STREAM_SECONDS), 0
+
+    def __exit__(self, *what: object) -> None:
+        super().__exit__(*what)  # type: ignore[arg-type]
+        self._http.close()
+
+    def step(self) -> None:
+        try:
+            with self._http.stream("GET", "/v1/stream") as response:
+                for line in response.iter_lines():
+                    if line.startswith("data:"):
+                        version = int(json.loads(line.removeprefix("data:"))["version"])
+                        assert version >= self._last
+                        self._last = version
+                        self.answers += 1
+                    if self._ending.is_set():
+                        return
+        except httpx.TransportError:
+            self._ending.wait(0.05)
+
+
+class Requester(Worker):
+    """The operator, who asks for releases beside those of the clock."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._operator = place.operator()
+
+    def __exit__(self, *what: object) -> None:
+        super().__exit__(*what)  # type: ignore[arg-type]
+        self._operator.close()
+
+    def step(self) -> None:
+        try:
+            self._operator.release_now()
+        except MotetError:  # whether it was requested nobody knows
+            self._ending.wait(0.1)
+            return
+        self.answers += 1
+        self._ending.wait(0.5)
 
 
 class Bystander(Worker):
@@ -148,6 +224,7 @@ class Bystander(Worker):
         self.held: dict[str, Triple] = {}
         self.refusals: list[str] = []
         self.lost: list[str] = []  # connections that ended without an answer
+        self.token = person.token
         headers = {"Authorization": f"Bearer {person.token}"}
         self._http = httpx.Client(base_url=place.url, headers=headers, timeout=END)
 

@@ -22,8 +22,8 @@ from motet.store.store import Connection, Store
 LOG = logging.getLogger("motet.store")
 Command: TypeAlias = Callable[[Connection], Any]
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
-# A database undoes the statement alone. After other errors, such as a disk that is full or cannot be read, SQLite may undo
-# the whole transaction by itself, and a commit of nothing would then succeed.
+# After these a database undoes the statement alone. After others, such as a disk that is full or cannot be read, SQLite
+# may undo the whole transaction by itself, and a commit of nothing would then succeed.
 UNDONE_ALONE = (IntegrityError, DataError, ProgrammingError)
 
 
