@@ -30,6 +30,7 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "unix_socket_directories": "",
     "log_min_messages": "warning",
+    "wal_recycle": "off",  # so that removed data can leave the files
 }
 
 

@@ -16,6 +16,7 @@ from motet.store.verify import verify
 from motet.study.study import Study
 from tests.store.local_study import EXACT, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, silent, states
 
+pytestmark = pytest.mark.usefixtures("backend")
 TAMPERING: dict[str, tuple[str, str]] = {
     "the last release undone": (
         PRIVATE,
@@ -78,7 +79,7 @@ def test_bytes_that_were_changed_are_noticed_by_verification(tmp_path: Path) -> 
         (tmp_path / str(k)).mkdir()
         with local_study(tmp_path / str(k), body) as study:
             study.release(2)
-            study.execute("UPDATE releases SET data = x'00' WHERE version = 1")
+            study.execute("UPDATE releases SET data = zeroblob(1) WHERE version = 1")
             assert states(study) == {"chain": "failed"}
 
 

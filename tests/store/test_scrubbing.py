@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from motet.store import clients, scrubber
 from motet.store import examples as stored
 from motet.store.examples import Addition, Example
-from motet.store.scrubber import Scrubber
+from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import setting
 from motet.store.store import Store, read_only
 from motet.store.writer import Writer
@@ -142,7 +142,7 @@ def test_whoever_verifies_or_exports_keeps_nothing_in_the_files(tmp_path: Path) 
 
 
 @contextmanager
-def running(attempt: Callable[[], float | None]) -> Iterator[Scrubber]:
+def running(attempt: Callable[[], Scrubbed | None]) -> Iterator[Scrubber]:
     made = Scrubber(attempt)
     yield made
     made.close()
@@ -151,7 +151,7 @@ def running(attempt: Callable[[], float | None]) -> Iterator[Scrubber]:
 
 def test_an_attempt_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
-    outcomes: list[float | None] = [None, None, 0.0]
+    outcomes: list[Scrubbed | None] = [None, None, Scrubbed(0.0)]
     with running(lambda: outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]) as made:
         assert made.request().result(END)
         assert made.request().result(END)
@@ -162,10 +162,10 @@ def test_an_attempt_that_fails_is_no_end(impatient: None, caplog: pytest.LogCapt
     full = threading.Event()
     full.set()
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         if full.is_set():
             raise OSError("no space left")
-        return 0.0
+        return Scrubbed(0.0)
 
     with running(attempt) as made:
         assert made.request().result(END) is False
@@ -180,11 +180,11 @@ def test_an_attempt_that_fails_is_no_end(impatient: None, caplog: pytest.LogCapt
 def test_only_an_attempt_that_begins_after_the_request_answers_it() -> None:
     begun, may_end, attempts = threading.Semaphore(0), threading.Semaphore(0), []
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         attempts.append(1)
         begun.release()
         may_end.acquire()
-        return 0.0
+        return Scrubbed(0.0)
 
     with running(attempt) as made:
         first = made.request()
@@ -201,9 +201,9 @@ def test_only_an_attempt_that_begins_after_the_request_answers_it() -> None:
 def test_writers_rest_between_attempts_and_requests_do_not_wait_for_that() -> None:
     attempts = []
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         attempts.append(1)
-        return 1000.0
+        return Scrubbed(1000.0)
 
     with running(attempt) as made:
         assert made.request().result(END)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, event
@@ -96,8 +97,9 @@ def test_who_went_away_stops_nobody_else(store: Store) -> None:
     writer.close()
 
 
-def test_what_the_database_undoes_with_another_command_is_not_acknowledged(store: Store) -> None:
+def test_what_the_database_undoes_with_another_command_is_not_acknowledged(tmp_path: Path) -> None:
     """After some errors SQLite undoes the whole transaction by itself, and takes a commit of nothing for a success."""
+    store = Store(f"sqlite:///{tmp_path / 'study.db'}")
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
     _, may_end = paused(writer)
@@ -117,3 +119,4 @@ def test_what_the_database_undoes_with_another_command_is_not_acknowledged(store
             answer.result(END)
     assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END).accepted == 1
     writer.close()
+    store.close()

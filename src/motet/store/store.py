@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import Table, select
+from sqlalchemy import Table, inspect, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,7 +26,7 @@ from motet.store import schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
 from motet.store.election import Candidate
-from motet.store.scrubber import Scrubber
+from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
 
@@ -47,13 +47,17 @@ class Store:
         self._dialect, self._url = parse(url)
         with ExitStack() as opened:
             if serving:
-                opened.callback(self._dialect.lock_server(self._url))
+                with self.refusing():
+                    opened.callback(self._dialect.lock_server(self._url))
             self.engine = self._dialect.open(self._url)
             opened.callback(self.engine.dispose)
             self._check_files: Callable[[], None] = lambda: None
             with self.refusing():
                 with self.transaction() as connection:
+                    self._dialect.lock_setup(connection)
                     _create_or_upgrade(connection)
+                    if serving:
+                        refuse_moved(connection)
                 if (files := self._dialect.watch(self._url)) is not None:
                     opened.callback(files.close)
                     self._check_files = files.check
@@ -90,6 +94,10 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
+    def is_conflict(self, error: SQLAlchemyError) -> bool:
+        """Whether a transaction was undone because of others, and is to be tried again."""
+        return self._dialect.is_conflict(error)
+
     def candidate(self) -> AbstractContextManager[Candidate]:
         """This process in the election of the one that publishes."""
         return self._dialect.candidate(self.engine)
@@ -106,28 +114,23 @@ class Store:
 
         It is tried until it succeeds, on a thread of its own; ``delay`` is when.
         """
-        if self._dialect.erases:
-            return self._scrubber.request()
-        never: Future[bool] = Future()
-        never.set_result(False)
-        return never
+        return self._scrubber.request()
 
     @property
     def delay(self) -> str:
         return self._dialect.delay
 
-    def _try_to_scrub(self) -> float | None:
+    def _try_to_scrub(self) -> Scrubbed | None:
         with self.snapshot() as connection:
             mark = setting(connection, "unscrubbed")
-        if not self._dialect.scrub(self._url, compact=mark != ""):
+        if (gone := self._dialect.scrub(self._url, compact=mark != "")) is None:
             return None
         if mark == "":
-            return 0.0
+            return Scrubbed(0.0, gone)
         with self.transaction() as connection:
             if setting(connection, "unscrubbed") == mark:  # nothing was deleted meanwhile
                 put(connection, "unscrubbed", "")
-        file = self._dialect.file(self._url)
-        return 0.0 if file is None else file.stat().st_size // REST_BYTES_PER_SECOND
+            return Scrubbed(self._dialect.size(connection) // REST_BYTES_PER_SECOND, gone)
 
 
 def is_shared(url: str) -> bool:
@@ -147,6 +150,11 @@ def read_only(study: Study) -> Iterator[Connection]:
     engine = dialect.open_read_only(url)
     try:
         with refusing(url, dialect), engine.connect() as connection, connection.begin():
+            if not inspect(connection).has_table(schema.settings.name):
+                raise InvalidStore(
+                    f"{url.database}: expected a study's database, got one without its tables: serve the study first, "
+                    f"motet serve {study.path}"
+                )
             schema_version(connection)
             yield connection
     finally:
@@ -162,7 +170,7 @@ def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
-            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            cause = dialect.message(getattr(error, "orig", None) or error)
         raise InvalidStore(f"{url.database}: expected a study's database, got {cause}; {dialect.advice}") from None
 
 
@@ -196,6 +204,15 @@ def schema_version(connection: Connection) -> int:
     return int(version)
 
 
+def refuse_moved(connection: Connection) -> None:
+    """A study that was copied to another database is not served from the first, or its budget would be spent twice."""
+    if (target := setting(connection, "moved")) is not None:
+        raise InvalidStore(
+            f"the study was moved to {target}: write that as url in the section [store] of its file; if the move was "
+            "interrupted, run motet migrate again first"
+        )
+
+
 def mark_deletion(connection: Connection) -> None:
     """Deleted rows may still be in the files until a ``scrub`` that begins after the commit."""
     put(connection, "unscrubbed", secrets.token_hex(8))
@@ -204,10 +221,12 @@ def mark_deletion(connection: Connection) -> None:
 def _create_or_upgrade(connection: Connection) -> None:
     schema.metadata.create_all(connection)
     if setting(connection, "schema") is None:
-        connection.execute(schema.head.insert().values(one=1, sequence=0))
+        connection.execute(schema.head.insert().values(one=schema.HERE, sequence=0))
         put(connection, "unscrubbed", "")
+    elif (before := schema_version(connection)) == schema.VERSION:
+        return
     else:
-        for version in range(schema_version(connection), schema.VERSION):
+        for version in range(before, schema.VERSION):
             MIGRATIONS[version](connection)
     put(connection, "schema", str(schema.VERSION))
 

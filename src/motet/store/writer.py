@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
 from motet.store.examples import Addition, add_all
@@ -25,6 +25,7 @@ MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
 # After these a database undoes the statement alone. After others, such as a disk that is full or cannot be read, SQLite
 # may undo the whole transaction by itself, and a commit of nothing would then succeed.
 UNDONE_ALONE = (IntegrityError, DataError, ProgrammingError)
+MAX_CONFLICTS = 3  # with transactions of other processes, in a row
 
 
 class Removal(NamedTuple):
@@ -149,10 +150,19 @@ def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str]
             reached("before commit")
         return results
 
-    try:
-        return run(_together)
-    except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
-        return run(_one_by_one)
+    def attempt() -> list[Any]:
+        try:
+            return run(_together)
+        except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
+            return run(_one_by_one)
+
+    for _ in range(MAX_CONFLICTS):
+        try:
+            return attempt()
+        except OperationalError as error:
+            if not store.is_conflict(error):
+                raise
+    return attempt()
 
 
 def _together(connection: Connection, commands: Sequence[Command]) -> list[Any]:
