@@ -1,4 +1,4 @@
-"""Clients that send, replace and remove without pause and note every answer; and one that watches releases."""
+"""Clients that send, replace and remove and note every answer; others that leave, follow, watch and ask."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.scenarios.harness import END, Place
 
 Triple = tuple[float, float, float]  # x, y, noise
 MAX_EXAMPLES = 500  # that a client keeps
+PAUSE_SECONDS = 0.01  # between two requests of a client: the machine has other work too
 STREAM_SECONDS = 5.0  # without a line, after which a stream is opened again
 
 
@@ -90,6 +91,7 @@ class Sender(Worker):
             self._send()
         self.done[call] += 1
         self.answers += 1
+        self._ending.wait(PAUSE_SECONDS)
 
     def _send(self) -> None:
         """New examples, and ids that were sent before, also such as were removed or replaced since."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +11,12 @@ import pytest
 
 from motet.client.client import Client
 from motet.errors import Busy
+from motet.store.backup import back_up
+from motet.store.examples import page
+from motet.store.restore import restore
+from motet.store.store import read_only
 from motet.study.study import Study
-from tests.postgres import Cluster, binaries
+from tests.postgres import Cluster
 from tests.scenarios.after import Scene, after
 from tests.scenarios.faults import full_disk, proxy
 from tests.scenarios.harness import END, Parts, parts, poll, write_study
@@ -95,6 +99,24 @@ def test_a_clock_that_is_set_back_or_forward_spends_no_budget(tmp_path: Path, da
         after(scene)
 
 
+def test_a_backup_under_load_has_all_that_was_acknowledged_and_its_restoration_pays(
+    tmp_path: Path, database: str
+) -> None:
+    """What was acknowledged before the backup began is in it; what was released after it is charged."""
+    with in_use(tmp_path, database, seed=4, body=private(1000)) as scene:
+        acknowledged = {id: triple[1] for id, triple in scene.bystander.held.items()}
+        back_up(Study.load(scene.place.study), tmp_path / "backup.zip")
+        scene.go_on()
+        after(scene)
+        ((last,),) = scene.place.rows("select max(version) from ledger")
+    restored = restore(tmp_path / "backup.zip", tmp_path / "restored", now=time.time()).study
+    assert "failed" not in states(restored).values()
+    with read_only(restored) as connection:
+        kept = {example.id: example.y for example in page(connection, scene.bystander.id, limit=10_000)}
+        assert connection.exec_driver_sql("select max(version) from ledger").scalar_one() >= last
+    assert acknowledged.items() <= kept.items()
+
+
 # --- SQLite ---
 
 
@@ -154,30 +176,3 @@ def test_a_postgresql_that_only_reads(tmp_path: Path, postgres: Cluster, postgre
             if only_reads == "on":
                 refused(scene, 3)
         after(scene, told=TOLD)
-
-
-def test_a_dump_of_postgresql_under_load_is_restored(tmp_path: Path, postgres: Cluster, postgres_url: str) -> None:
-    """What was acknowledged before the dump began is in it."""
-    with in_use(tmp_path, postgres_url, seed=8) as scene:
-        acknowledged = len(scene.bystander.held)
-        run("pg_dump", "--format=custom", f"--file={tmp_path / 'dump'}", plain(postgres_url))
-        copy = postgres.url(postgres.create())
-        run("pg_restore", "--exit-on-error", f"--dbname={plain(copy)}", str(tmp_path / "dump"))
-        after(scene)
-    (tmp_path / "restored").mkdir()
-    restored = write_study(tmp_path / "restored", EXACT, database=copy)
-    assert "failed" not in states(Study.load(restored)).values()
-    kept = postgres.execute(f"SELECT count(*) FROM examples WHERE client = '{scene.bystander.id}'", name_of(copy))
-    assert acknowledged <= kept[0][0] <= len(scene.bystander.held)  # type: ignore[operator]
-    postgres.drop(name_of(copy))
-
-
-def plain(url: str) -> str:
-    """As PostgreSQL's own programs write it."""
-    return url.replace("+psycopg", "")
-
-
-def run(program: str, *arguments: str) -> None:
-    folder = binaries()
-    assert folder is not None
-    subprocess.run([folder / program, *arguments], check=True, timeout=END)
