@@ -19,7 +19,7 @@ from tests.scenarios.load import Follower, Leaver, Requester, Sender, Watcher, W
 from tests.scenarios.studies import EXACT, private
 from tests.store.local_study import states
 
-BUDGET = 100_000  # releases, of which a soak makes one a second
+BUDGET = 10_000  # releases, of which a soak makes one a second
 POINTS = {
     "server": ("before commit", "after commit"),
     "publisher": ("caught up", "publication"),
@@ -70,7 +70,6 @@ class Leg:
 
     def run(self, seconds: float, kills: int) -> None:
         """At most so many kills, at random moments of this time."""
-        begun = time.monotonic()
         with parts(self._study) as running:
             senders = enrolled(running, self._seed)
             others = self._others(running)
@@ -78,13 +77,13 @@ class Leg:
                 for worker in others.values():
                     held.enter_context(worker)
                 wait_for_releases(watcher, 1)
-                before = Resources.of(running.processes["server"])
+                before, begun = Resources.of(running.processes["server"]), time.monotonic()
                 self._kill(running, [*senders, watcher, *others.values()], begun + seconds, kills)
                 wait_for_releases(watcher)
                 last = Resources.of(running.processes["server"])
+                self.figures.seconds = time.monotonic() - begun
             self._check(running, senders, watcher)
             counts = {name: worker.answers for name, worker in others.items()}
-        self.figures.seconds = time.monotonic() - begun
         self.figures.megabytes = before.megabytes, last.megabytes
         done = sum((sender.done for sender in senders), Counter[str]())
         self.figures.calls = done + Counter(counts) + Counter(download=watcher.answers, release=max(watcher.seen))
