@@ -19,6 +19,7 @@ from benchmarks.million import million
 from benchmarks.page import page
 from benchmarks.recovery import recovery
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
+from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
@@ -262,6 +263,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     million,
     recovery,
     service,
+    workers,
     attacks,
     page,
 ]

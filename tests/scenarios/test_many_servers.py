@@ -223,7 +223,7 @@ def command_line(pid: int) -> bytes:
 def test_a_database_file_takes_one_process(tmp_path: Path) -> None:
     study = write_study(tmp_path, EXACT)
     with pytest.raises(InvalidStudy, match=r"--workers: expected 1, got 2: a database file takes one server process"):
-        serve(study, workers=2, show_token=str, show_ready=str)
+        serve(study, workers=2, show_token=lambda _: None, show_ready=lambda _: None)
     assert not study.with_suffix(".db").exists()
 
 
