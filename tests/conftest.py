@@ -81,7 +81,7 @@ def postgres() -> Iterator[Cluster]:
 
     if (bin := binaries()) is None:
         pytest.skip("there is no PostgreSQL: install Debian's postgresql, or put initdb and pg_ctl on the PATH")
-    with cluster(bin) as running:
+    with cluster(bin, fsync="off") as running:  # nobody cuts the power
         yield running
 
 
@@ -121,15 +121,17 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         from motet.study import study
 
         make: Callable[[], str] = request.getfixturevalue("empty_postgres")
-        urls, resolved = dict[str, str](), study._resolved
+        urls, resolved = dict[str, str](), study.store_url
 
         def url(text: str, folder: Path) -> str:
             file = resolved(text, folder)
+            if not file.startswith("sqlite:"):
+                return file
             if file not in urls:
                 urls[file] = file if Path(file.removeprefix("sqlite:///")).exists() else make()
             return urls[file]
 
-        monkeypatch.setattr(study, "_resolved", url)
+        monkeypatch.setattr(study, "store_url", url)
     return str(request.param)
 
 

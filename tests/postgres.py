@@ -45,14 +45,14 @@ def binaries() -> Path | None:
 class Cluster:
     """PostgreSQL in a folder, with durable commits as its users have them; it can be stopped, killed and started."""
 
-    def __init__(self, folder: Path, bin: Path) -> None:
+    def __init__(self, folder: Path, bin: Path, **settings: str) -> None:
         self._folder, self._bin, self.port = folder, bin, free_port()
         self.data = folder / "data"
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         how = ("--encoding=UTF8", "--no-locale", "--no-sync", f"--wal-segsize={WAL_SEGMENT_MEGABYTES}")
         self._run("initdb", "--auth=trust", "--username=motet", *how)
-        lines = "".join(f"{key} = '{value}'\n" for key, value in SETTINGS.items())
+        lines = "".join(f"{key} = '{value}'\n" for key, value in (SETTINGS | settings).items())
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{lines}port = {self.port}\n")
         self.start()
@@ -123,11 +123,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster(bin: Path) -> Iterator[Cluster]:
-    """Until the end, and then nothing of it is left."""
+def cluster(bin: Path, **settings: str) -> Iterator[Cluster]:
+    """Until the end, and then nothing of it is left; ``settings`` are of its configuration."""
     folder = Path(tempfile.mkdtemp(prefix="motet-postgres-"))
     try:
-        running = Cluster(folder, bin)
+        running = Cluster(folder, bin, **settings)
         try:
             yield running
         finally:

@@ -111,7 +111,7 @@ def test_a_verified_study_has_its_release_without_that_client(tmp_path: Path) ->
     with local_study(tmp_path, LOCAL) as study:
         (bad,) = study.enroll("bad")
         study.add(bad, (1e10, 0.0), (1e10 + 1.0, 1.0))
-        study.execute("UPDATE examples SET noise = 0.01 WHERE client = ?", bad)
+        study.execute("UPDATE examples SET noise = 0.01 WHERE client = :id", id=bad)
         assert study.release(2) == [1, 2]
         assert states(study) == {}
 

@@ -23,3 +23,11 @@ def store(store_url: str) -> Iterator[Store]:
     opened = Store(store_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def file_store(tmp_path: Path) -> Iterator[Store]:
+    """For what is SQLite's alone."""
+    opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
+    yield opened
+    opened.close()

@@ -87,7 +87,10 @@ class LocalStudy:
             if database.dialect.name == "postgresql":
                 database.exec_driver_sql("SET session_replication_role = replica")
                 database.exec_driver_sql(ZEROBLOB)
-            database.execute(text(statement), values)
+            if values:
+                database.execute(text(statement), values)
+            else:
+                database.exec_driver_sql(statement)
             database.commit()
 
 

@@ -64,16 +64,16 @@ def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
 
 
 def test_a_database_that_fails_answers_nobody_with_success(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (ann,) = enrolled(store, "ann")
-    writer = Writer(store)
+    (ann,) = enrolled(file_store, "ann")
+    writer = Writer(file_store)
 
     def fail() -> None:
         raise OperationalError("commit", {}, sqlite3.OperationalError("disk full"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "transaction", fail)
+        patch.setattr(file_store, "transaction", fail)
         for _ in range(2):
             with pytest.raises(Busy, match="cannot be used now: disk full; try again later"):
                 writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END)

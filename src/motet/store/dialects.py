@@ -44,7 +44,6 @@ class Dialect(ABC):
     advice: ClassVar[str]  # for a database that cannot be used
     extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
     undamaged: ClassVar[str]  # what to report if there is no ``damage``
-    backup_advice: ClassVar[str] = ""  # if another program makes its backups
     shared: ClassVar[bool] = False  # whether many servers may use it at once
     delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
@@ -122,7 +121,7 @@ class Dialect(ABC):
 
     def copy(self, url: URL, target: Path) -> None:
         """Write a database that is a file, as it is at one moment and without deleted rows, to a new file."""
-        raise NotImplementedError(self.backup_advice)
+        raise NotImplementedError
 
 
 class SQLite(Dialect):
@@ -251,7 +250,6 @@ class PostgreSQL(Dialect):
     extra = "postgres"
     shared = True
     undamaged = "every example has its client; pages and indexes are PostgreSQL's to check: run pg_amcheck"
-    backup_advice = "back it up with pg_dump"
     delay = "the tables have them no more, but PostgreSQL's log has until its server removes that"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
