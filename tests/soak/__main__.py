@@ -34,9 +34,9 @@ def soak(minutes: float, kills: int, console: Console) -> list[Figures]:
                 own = folder / f"{database}-{policy}"
                 own.mkdir()
                 url = postgres.url(postgres.create()) if database == "PostgreSQL" else ""
-                leg = Leg(own, policy, cluster=postgres if url else None, url=url, seed=1000 * k)
+                leg = Leg(own, policy, minutes * 60 / 4, cluster=postgres if url else None, url=url, seed=1000 * k)
                 with console.status(f"{database}, {policy}"):
-                    leg.run(minutes * 60 / 4, kills // 2)
+                    leg.run(kills // 2)
                 done.append(leg.figures)
                 console.print(f"{database}, {policy}: {leg.figures.kills.total()} kills, nothing lost or counted twice")
     finally:

@@ -19,11 +19,11 @@ from tests.scenarios.load import Follower, Leaver, Requester, Sender, Watcher, W
 from tests.scenarios.studies import EXACT, private
 from tests.store.local_study import states
 
-BUDGET = 10_000  # releases, of which a soak makes one a second
 POINTS = {
     "server": ("before commit", "after commit"),
     "publisher": ("caught up", "publication"),
 }
+ARRIVALS = {"server": 30, "publisher": 3}  # there, before it kills itself
 PUBLISHER_SHARE, POINT_SHARE, DATABASE_SHARE = 0.3, 0.25, 0.05  # of kills
 AUDIT_SECONDS = 3.0
 
@@ -62,14 +62,17 @@ class Figures:
 class Leg:
     """``cluster`` and ``url`` are PostgreSQL's; without them the study keeps its data in a file."""
 
-    def __init__(self, folder: Path, policy: str, *, cluster: Cluster | None = None, url: str = "", seed: int) -> None:
-        self._study = write_study(folder, EXACT if policy == "exact" else private(BUDGET), database=url)
-        self._policy, self._cluster, self._seed = policy, cluster, seed
+    def __init__(
+        self, folder: Path, policy: str, seconds: float, *, cluster: Cluster | None = None, url: str = "", seed: int
+    ) -> None:
+        budget = 2 * int(seconds) + 100  # of which it makes one a second
+        self._study = write_study(folder, EXACT if policy == "exact" else private(budget), database=url)
+        self._policy, self._seconds, self._cluster, self._seed = policy, seconds, cluster, seed
         self._rng = np.random.default_rng(seed)
         self.figures = Figures(policy, "PostgreSQL" if url else "SQLite")
 
-    def run(self, seconds: float, kills: int) -> None:
-        """At most so many kills, at random moments of this time."""
+    def run(self, kills: int) -> None:
+        """At most so many, at random moments of its time."""
         with parts(self._study) as running:
             senders = enrolled(running, self._seed)
             others = self._others(running)
@@ -78,7 +81,7 @@ class Leg:
                     held.enter_context(worker)
                 wait_for_releases(watcher, 1)
                 before, begun = Resources.of(running.processes["server"]), time.monotonic()
-                self._kill(running, [*senders, watcher, *others.values()], begun + seconds, kills)
+                self._kill(running, [*senders, watcher, *others.values()], begun + self._seconds, kills)
                 wait_for_releases(watcher)
                 last = Resources.of(running.processes["server"])
                 self.figures.seconds = time.monotonic() - begun
@@ -131,7 +134,7 @@ class Leg:
         victim = "publisher" if self._rng.uniform() < PUBLISHER_SHARE else "server"
         begun = time.monotonic()
         if self._rng.uniform() < POINT_SHARE:
-            place.fall(victim, str(self._rng.choice(POINTS[victim])), int(self._rng.integers(1, 4)))
+            place.fall(victim, str(self._rng.choice(POINTS[victim])), int(self._rng.integers(1, ARRIVALS[victim])))
             begun = time.monotonic()
             place.start(victim)
             self.figures.kills[f"{victim} at a named point"] += 1
