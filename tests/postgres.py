@@ -80,6 +80,18 @@ class Cluster:
         self.start()
 
     @contextmanager
+    def only_reads(self) -> Iterator[None]:
+        """Restarted as a replica, and afterwards as it was."""
+        mark = self.data / "standby.signal"
+        self.stop()
+        mark.touch()
+        self.start()
+        yield
+        self.stop()
+        mark.unlink()
+        self.start()
+
+    @contextmanager
     def full_disk(self) -> Iterator[None]:
         """No file grows beyond the size of a segment of the log, which so goes on: the system refuses such a write as
         it does on a full disk."""

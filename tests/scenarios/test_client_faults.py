@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,7 @@ from tests.scenarios.studies import EXACT
 
 CROWD = 2000
 ADDRESSES = 20  # of this machine, since one address has a part of all connections
+PER_ADDRESS = 200  # connections, by default
 SLOW = 50
 MEGABYTES = 100
 PIECE = b" " * 2**20
@@ -115,10 +117,12 @@ def test_a_hundred_megabytes_are_refused_and_not_kept(tmp_path: Path, length: st
         with suppress(OSError):
             for _ in range(MEGABYTES):
                 connection.sendall(b"%x\r\n%s\r\n" % (len(PIECE), PIECE) if "chunked" in length else PIECE)
-        answer = said(connection)
+        answer = b""
+        with suppress(ConnectionError):  # a reset may be faster
+            answer = connection.recv(65536)
         watching.set()
         watch.join(END)
-        assert not answer or (b" 413 " in answer and b"send smaller batches" in answer)  # or a reset was faster
+        assert not answer or (b" 413 " in answer and b"send smaller batches" in answer)
         assert max(memory) < memory[0] + MARGIN_MEGABYTES * 2**20
         after(scene)
 
@@ -145,39 +149,43 @@ def test_lengths_that_are_false_are_refused_and_nothing_is_stored(tmp_path: Path
 
 def test_two_thousand_connections(tmp_path: Path) -> None:
     with in_use(tmp_path, seed=5) as (scene, connect):
-        for k in range(CROWD):
-            connect(2 + k % ADDRESSES).sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
-        scene.go_on()
-        one = [connect(1 + ADDRESSES + 1) for _ in range(CROWD // 4)]  # more than one address may have
-        for connection in one:
-            with suppress(OSError):
-                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        answers = [said(connection) for connection in one]
-        assert any(b" 503 " in answer and b"try again" in answer for answer in answers)
+        for first in (True, False):
+            for k in range(CROWD):
+                connect(2 + k % ADDRESSES).sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+            scene.go_on()
+            if first:
+                scene.allow_memory()
+        one = [connect(2 + ADDRESSES) for _ in range(2 * PER_ADDRESS)]  # twice as many as one address may have
+        for connection in one[-20:]:
+            answer = said(connection)
+            assert b" 503 " in answer
+            assert b"try again in a second" in answer
         after(scene)
 
 
 def test_two_thousand_streams(tmp_path: Path) -> None:
     with in_use(tmp_path, seed=6) as (scene, connect):
-        streams = [connect(2 + k % ADDRESSES) for k in range(CROWD)]
-        for stream in streams:
-            stream.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-        told = [stream.recv(65536) for stream in streams]
-        assert all(b" 200 " in answer for answer in told)
-        scene.go_on()
-        for stream in streams:
-            stream.setblocking(False)
-
-        def all_are_told() -> bool:
-            for k, stream in enumerate(streams):
-                with suppress(BlockingIOError):
-                    told[k] += stream.recv(65536)
-            return all(answer.count(b"event: release") > 1 for answer in told)
-
-        poll(all_are_told, END, "each stream tells of the next release")
-        late = connect()
-        late.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b" 503 " in late.recv(65536)
-        for stream in streams:
-            stream.close()
+        for first in (True, False):
+            streams = [connect(2 + k % ADDRESSES) for k in range(CROWD)]
+            for stream in streams:
+                stream.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+            told = [stream.recv(65536) for stream in streams]
+            assert all(b" 200 " in answer for answer in told)
+            late = connect()
+            late.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b" 503 " in said(late)
+            poll(partial(all_are_told, streams, told), END, "each stream tells of the next release")
+            for stream in streams:
+                stream.close()
+            if first:
+                scene.allow_memory()
         after(scene)
+
+
+def all_are_told(streams: list[socket.socket], told: list[bytes]) -> bool:
+    """Of two releases, the one at the beginning and another."""
+    for k, stream in enumerate(streams):
+        stream.setblocking(False)
+        with suppress(BlockingIOError):
+            told[k] += stream.recv(65536)
+    return all(answer.count(b"event: release") > 1 for answer in told)

@@ -166,13 +166,8 @@ def test_a_connection_that_is_cut_at_a_commit_before_it_or_at_any_moment(
 
 
 def test_a_postgresql_that_only_reads(tmp_path: Path, postgres: Cluster, postgres_url: str) -> None:
-    """As after a switch to a replica, or by an operator's hand."""
-    name = name_of(postgres_url)
+    """As after a switch to a replica."""
     with in_use(tmp_path, postgres_url, seed=7) as scene:
-        others = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-        for only_reads in ("on", "off"):
-            postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {only_reads}")
-            postgres.execute(others)
-            if only_reads == "on":
-                refused(scene, 3)
+        with postgres.only_reads():
+            refused(scene, 3)
         after(scene, told=TOLD)

@@ -42,7 +42,7 @@ from motet.text import count, utc
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
 CLIENTS_PER_QUERY = 500
-CLOCK_SECONDS = 60.0  # that a clock may be set back without notice
+CLOCK_SECONDS = 60.0  # that a clock may be set without notice
 CLOCK = (
     "the next release is due at {due}, more than the time between releases from now, {now}: set the clock; if it is "
     "right, back up this study and restore it, which schedules the release anew"
@@ -160,6 +160,11 @@ class Publisher:
             self._outcome = None
             if (begun := self._cut_off(schedule, now)) is None or self._clock() < begun:
                 return None
+            if (
+                self._clock() > begun + CLOCK_SECONDS
+            ):  # it was stopped, or the clock set forward: no time that was needed
+                self._cut_offs, self._since = {}, self._clock()
+                return None
             self._outcome = self._prepare(schedule, begun)
         if self._clock() < self._outcome.moment:
             return None
@@ -254,7 +259,11 @@ class Publisher:
                 chain.check(connection)
 
     def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
-        """The release of a schedule, or why there is none, with the moment at which that becomes known."""
+        """The release of a schedule, or why there is none, with the moment at which that becomes known.
+
+        If the clock is set forward meanwhile, by more than it may without notice, that is no time that was needed.
+        """
+        ahead = self._clock() - time.monotonic()
         self.catch_up()
         new, refusal = None, ""
         try:
@@ -263,6 +272,8 @@ class Publisher:
         except (BudgetSpent, EmptyData, InvalidStore) as error:
             refusal = str(error)
         self._worked_until = self._clock()
+        jump = self._worked_until - time.monotonic() - ahead
+        begun += jump if jump > CLOCK_SECONDS else 0.0
         moment = self._timing.publication(schedule.due, begun=begun, ready=self._worked_until)
         return Outcome(schedule, moment, None if new is None else replace(new, made=moment), refusal)
 
