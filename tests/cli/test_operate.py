@@ -169,13 +169,13 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         path, there = study.study.path, tmp_path / "there"
         there.mkdir()
         (there / "file").touch()
-        url = '[store]\nurl = "postgresql+psycopg://me:secret@db/study"\n'
+        url = '[store]\nurl = "postgresql+psycopg://me:secret@127.0.0.1:1/study"\n'
         (tmp_path / "pg.toml").write_text(EXACT + url, encoding="utf-8")
         assert good(run("backup", path, tmp_path / "b.zip"))
         check_mistakes(
             ("b.zip already exists", ["backup", path, tmp_path / "b.zip"]),
             ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
-            ("got PostgreSQL: back it up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
+            ("got Connection refused; check that", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
             ("there already exists: choose another folder", ["restore", tmp_path / "b.zip", there]),
             ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
             ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),

@@ -178,7 +178,10 @@ migrate(Study.load(path), url, silent, reached=reached)
 """
 
 
-@pytest.mark.parametrize("target", ["postgresql", "sqlite"])
+POINTS = {"postgresql": ("sealed", "copied examples", "copied", "committed"), "sqlite": ("copied", "committed")}
+
+
+@pytest.mark.parametrize("target", POINTS)
 def test_a_move_that_is_killed_at_any_point_is_ended_by_another_run(
     tmp_path: Path, in_use: Copies, postgres_url: str, target: str
 ) -> None:
@@ -187,7 +190,7 @@ def test_a_move_that_is_killed_at_any_point_is_ended_by_another_run(
     url = postgres_url
     if target == "sqlite":
         study, url = moved(study, postgres_url, "there.toml"), f"sqlite:///{tmp_path}/new.db"
-    for point in ("sealed", "copied examples", "copied", "committed"):
+    for point in POINTS[target]:
         program = [sys.executable, "-c", PROGRAM, str(study.path), url, point]
         assert subprocess.run(program, timeout=END, check=False).returncode == -9
         with pytest.raises(InvalidStore, match="if the move was interrupted, run motet migrate again"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -279,6 +281,31 @@ def test_whoever_stops_in_a_transaction_stops_nobody_for_long(
                 quick.submit(Addition.of(ann.id, [example("1")], 9)).result(END)
             may_end.set()
             poll(lambda: added(quick, ann.id), END, "it is written when the lock is free")
+
+
+def test_a_server_that_hangs_at_a_commit_is_an_error_and_what_it_then_commits_counts_once(
+    postgres_url: str, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motet.store.postgresql.ANSWER_SECONDS", 0.5)
+    hanging: list[int] = []
+
+    def hang(point: str) -> None:
+        if point == "before commit" and not hanging:
+            database = postgres_url.rpartition("/")[2]
+            busy = f"SELECT pid FROM pg_stat_activity WHERE datname = '{database}' AND state = 'idle in transaction'"
+            ((pid,),) = postgres.execute(busy)
+            hanging.append(int(str(pid)))
+            os.kill(hanging[0], signal.SIGSTOP)
+
+    with closing(Store(postgres_url)) as store:
+        (ann,) = enrolled(store, "ann")
+        with closing(Writer(store, reached=hang)) as writer:
+            send = partial(writer.submit, Addition.of(ann.id, [example("1")], 9))
+            with pytest.raises(Busy, match="there is no connection to it; try again later"):
+                send().result(END)
+            os.kill(hanging[0], signal.SIGCONT)
+            again = send().result(END)
+            assert (again.accepted + again.duplicates, again.count) == (1, 1)
 
 
 def added(writer: Writer, client: str) -> bool:

@@ -1,4 +1,4 @@
-"""Commands of the operator on the server's machine: serve, export, verify, backup, restore."""
+"""Commands of the operator on the server's machine: serve, export, verify, backup, restore, migrate."""
 
 from __future__ import annotations
 

@@ -254,13 +254,15 @@ class PostgreSQL(Dialect):
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     def open(self, url: URL) -> Engine:
-        return self.create_engine(
+        engine = self.create_engine(
             url,
             pool_pre_ping=True,  # a connection that was lost is replaced
             pool_timeout=POOL_WAIT_SECONDS,
             isolation_level="READ COMMITTED",  # after waiting for the lock of the log a writer sees what others wrote
             connect_args=postgresql.connect_options(url),
         )
+        postgresql.bound_waits(engine, postgresql.ANSWER_SECONDS)
+        return engine
 
     def open_read_only(self, url: URL) -> Engine:
         options = postgresql.connect_options(url, statement_timeout=0, idle_in_transaction_session_timeout=0)

@@ -149,9 +149,10 @@ def copy_tables(
 
 def _copy(table: Table, source: Connection, target: Connection, advance: Callable[[int], None]) -> None:
     limit = ROWS_PER_QUERY.get(table, OTHER_ROWS_PER_QUERY)
-    rows = source.execute(select(table).order_by(*table.primary_key), execution_options={"yield_per": limit})
-    for part in rows.partitions():
-        insert_rows(target, table, map(tuple, part), len(part))
-        advance(len(part))
+    ordered = select(table).order_by(*table.primary_key)
+    with source.execute(ordered, execution_options={"yield_per": limit}) as rows:
+        for part in rows.partitions():
+            insert_rows(target, table, map(tuple, part), len(part))
+            advance(len(part))
     if _count(source, table) != _count(target, table):
         raise InvalidStore(f"table {table.name}: expected as many rows in the copy, got others")

@@ -7,10 +7,12 @@ is removed. An owner of tables may have them written anew; only whoever runs the
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -18,6 +20,7 @@ from motet.store.election import PUBLISHER_LOCK
 
 CONNECT_SECONDS = 5
 SILENCE_SECONDS = 30  # of a network that does not acknowledge what was sent, and of a server behind it
+ANSWER_SECONDS = 70.0  # more than the server's own limits
 SERVER_LIMITS = {  # milliseconds, kept by the server
     "statement_timeout": 60_000,
     "lock_timeout": 10_000,
@@ -57,6 +60,34 @@ def connect_options(url: URL, **limits: int) -> dict[str, Any]:
     }
     options = " ".join(f"-c {name}={value}" for name, value in (SERVER_LIMITS | limits).items())
     return {key: value for key, value in waits.items() if key not in url.query} | {"options": f"{options} {given}"}
+
+
+def bound_waits(engine: Engine, seconds: float) -> None:
+    """A server that was stopped, or hangs, keeps its connections: whoever waits for it longer than this gets an error.
+
+    The driver is imported here, since not everybody has it.
+    """
+    from psycopg import Connection as Driver
+    from psycopg import OperationalError
+
+    class BoundedDriver(Driver[Any]):
+        def wait(self, gen: Any, *options: Any, **others: Any) -> Any:
+            return super().wait(_until(gen, time.monotonic() + seconds, self), *options, **others)
+
+    def _until(gen: Any, end: float, driver: Driver[Any]) -> Any:
+        """The driver's generator, which gets 0 from time to time if there is nothing to read."""
+        try:
+            waits_for = next(gen)
+            while True:
+                ready = yield waits_for
+                if not ready and time.monotonic() > end:
+                    driver.close()
+                    raise OperationalError(f"it did not answer for {seconds:g} s")
+                waits_for = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+    event.listen(engine, "do_connect", lambda _, __, given, named: BoundedDriver.connect(*given, **named))
 
 
 def code(error: BaseException) -> str:

@@ -223,10 +223,8 @@ def _create_or_upgrade(connection: Connection) -> None:
     if setting(connection, "schema") is None:
         connection.execute(schema.head.insert().values(one=schema.HERE, sequence=0))
         put(connection, "unscrubbed", "")
-    elif (before := schema_version(connection)) == schema.VERSION:
-        return
     else:
-        for version in range(before, schema.VERSION):
+        for version in range(schema_version(connection), schema.VERSION):
             MIGRATIONS[version](connection)
     put(connection, "schema", str(schema.VERSION))
 
