@@ -25,6 +25,7 @@ POINTS = {
 }
 ARRIVALS = {"server": 30, "publisher": 3}  # there, before it kills itself
 PUBLISHER_SHARE, POINT_SHARE, DATABASE_SHARE = 0.3, 0.25, 0.05  # of kills
+MIN_PAUSE_SECONDS = 0.1  # on average
 AUDIT_SECONDS = 3.0
 
 
@@ -109,12 +110,14 @@ class Leg:
     # --- kills ---
 
     def _kill(self, place: Parts, workers: list[Worker], until: float, kills: int) -> None:
-        for left in range(kills, 0, -1):
-            pause = self._rng.exponential((until - time.monotonic()) / left) if time.monotonic() < until else 0.0
-            self._wait(workers, min(time.monotonic() + pause, until))
-            if time.monotonic() >= until:
-                return
+        """Pauses are random, and as long as the time that is left allows besides the kills."""
+        busy = 0.0  # seconds that a kill and the start after it take, on average
+        while (done := self.figures.kills.total()) < kills and time.monotonic() < until:
+            mean = (until - time.monotonic()) / (kills - done) - busy
+            self._wait(workers, min(time.monotonic() + self._rng.exponential(max(mean, MIN_PAUSE_SECONDS)), until))
+            begun = time.monotonic()
             self._kill_one(place)
+            busy += 0.2 * (time.monotonic() - begun - busy)
         self._wait(workers, until)
 
     def _wait(self, workers: list[Worker], until: float) -> None:
@@ -137,6 +140,7 @@ class Leg:
             place.fall(victim, str(self._rng.choice(POINTS[victim])), int(self._rng.integers(1, ARRIVALS[victim])))
             begun = time.monotonic()
             place.start(victim)
+            self.figures.kills[victim] += 1  # to start the one that kills itself there
             self.figures.kills[f"{victim} at a named point"] += 1
         else:
             place.kill(victim)

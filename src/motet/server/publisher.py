@@ -160,9 +160,7 @@ class Publisher:
             self._outcome = None
             if (begun := self._cut_off(schedule, now)) is None or self._clock() < begun:
                 return None
-            if (
-                self._clock() > begun + CLOCK_SECONDS
-            ):  # it was stopped, or the clock set forward: no time that was needed
+            if self._clock() > begun + CLOCK_SECONDS:  # it was stopped, or the clock set forward
                 self._cut_offs, self._since = {}, self._clock()
                 return None
             self._outcome = self._prepare(schedule, begun)
@@ -198,6 +196,7 @@ class Publisher:
 
         As long as one is held, removed data stay in the database's files. So the one at the cut-off has little to read.
         """
+        steady = self._steady()
         with self._store.snapshot() as connection:
             newest, changed = changed_since(connection, self._sequence)
         for part in slices(len(changed), CLIENTS_PER_QUERY):
@@ -206,6 +205,7 @@ class Publisher:
         self._sequence, self._has_read = newest, True
         self._reached("read ahead")
         self._worked_until = self._clock()
+        self._since += self._set_forward(steady)
 
     def catch_up(self) -> None:
         """Bring the engine up to date with the log of this moment. Clients that were left out get another chance."""
@@ -243,6 +243,18 @@ class Publisher:
         else:
             self._postpone(schedule, schedule.due, CLOCK.format(due=utc(schedule.due), now=utc(now)) if behind else "")
 
+    def _steady(self) -> float:
+        """How far the clock is ahead of one that nobody can set."""
+        return self._clock() - time.monotonic()
+
+    def _set_forward(self, steady: float) -> float:
+        """By how many seconds the clock was set forward since it was so far ahead; 0 if without notice.
+
+        They are no time that was needed: a private release would be put off by as many, rounded up.
+        """
+        jump = self._steady() - steady
+        return jump if jump > CLOCK_SECONDS else 0.0
+
     def _report_end(self) -> None:
         """Log that this was the last release, if the budget is spent; and not again when the next one would be due."""
         planned = self._study.ledger()
@@ -259,11 +271,8 @@ class Publisher:
                 chain.check(connection)
 
     def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
-        """The release of a schedule, or why there is none, with the moment at which that becomes known.
-
-        If the clock is set forward meanwhile, by more than it may without notice, that is no time that was needed.
-        """
-        ahead = self._clock() - time.monotonic()
+        """The release of a schedule, or why there is none, with the moment at which that becomes known."""
+        steady = self._steady()
         self.catch_up()
         new, refusal = None, ""
         try:
@@ -272,8 +281,7 @@ class Publisher:
         except (BudgetSpent, EmptyData, InvalidStore) as error:
             refusal = str(error)
         self._worked_until = self._clock()
-        jump = self._worked_until - time.monotonic() - ahead
-        begun += jump if jump > CLOCK_SECONDS else 0.0
+        begun += self._set_forward(steady)
         moment = self._timing.publication(schedule.due, begun=begun, ready=self._worked_until)
         return Outcome(schedule, moment, None if new is None else replace(new, made=moment), refusal)
 
