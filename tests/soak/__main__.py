@@ -6,6 +6,8 @@ import argparse
 import os
 import platform
 import shutil
+import signal
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +92,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into docs/reliability.md")
     chosen, console = parser.parse_args(), Console()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left of its processes
     done = soak(chosen.minutes, chosen.kills, console)
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     total = {name: sum(one.kills.total() for one in done if one.database == name) for name in ("SQLite", "PostgreSQL")}
