@@ -47,7 +47,9 @@ def test_only_the_owner_can_read_them(tmp_path: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("suffix", SUFFIXES, ids=["database", "log", "index"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
-def test_nothing_is_written_to_files_that_are_gone(file_store: Store, tmp_path: Path, suffix: str, replaced: bool) -> None:
+def test_nothing_is_written_to_files_that_are_gone(
+    file_store: Store, tmp_path: Path, suffix: str, replaced: bool
+) -> None:
     (ann,) = enrolled(file_store, "ann")
     file, elsewhere = tmp_path / f"study.db{suffix}", tmp_path / "elsewhere"
     file.rename(elsewhere)
