@@ -4,7 +4,7 @@ BIN := .venv/bin
 NPM := $(shell command -v npm)
 ARGS ?=
 
-.PHONY: setup demo test check fuzz bench docs lock clean
+.PHONY: setup demo test check fuzz bench soak docs lock clean
 
 # The demo needs the server's packages; everything else those of development, in the same environment.
 .venv/.demo: requirements.txt pyproject.toml
@@ -45,6 +45,11 @@ fuzz: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Mixed load with kills on both databases: MINUTES=3 for a habit; ARGS=--write puts the figures into the docs.
+MINUTES ?= 30
+soak: setup
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
