@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -52,6 +53,13 @@ def init(
     ] = None,
     units: Annotated[
         str | None, typer.Option(help="Units of inputs, such as hours=h,dose=mg.", metavar="UNITS")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Inputs that are read by their logarithms; by default those of very different sizes, or none.",
+            metavar="COLUMNS",
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
     clients: Annotated[
@@ -101,7 +109,7 @@ def init(
         raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
     check_new(file, force=force)
     if pilot is None:
-        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units})
+        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units, "--log": log})
         choices: dict[str, Any] = {
             "name": title,
             "catalogue": catalogue,
@@ -118,6 +126,7 @@ def init(
 
     table = read(pilot)
     roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units))
+    roles = replace(roles, logarithms=() if log == "none" else _listed(log))
     asked = _asked_promise(promise)
     from motet.study.proposal import Promise
 
