@@ -162,6 +162,13 @@ def test_cells_become_the_rows_that_python_makes_of_them(core: Page) -> None:
     assert [one[:3] for one in answer] == cells
     assert [float(one[3]) for one in answer] == [one["sales"] for one in columns.cells(found)]
     assert [float(one[3]) for one in answer] == [float(one["sales"]) for one in rows]
-    for bad in ({"hours": "1,5"}, {"sales": "1,5"}, {"sex": "F"}, {"visit": "1.3.2024"}, {"visit": "2024-13-01"}, {"hours": ""}):
+    for bad in (
+        {"hours": "1,5"},
+        {"sales": "1,5"},
+        {"sex": "F"},
+        {"visit": "1.3.2024"},
+        {"visit": "2024-13-01"},
+        {"hours": ""},
+    ):
         with pytest.raises(Error, match="expected"):
             core.evaluate(read, [columns.to_spec(), [rows[0] | bad]])

@@ -36,8 +36,8 @@ MAX_SINH = 700.0  # above, a double has no hyperbolic sine
 class Column:
     """A column of numbers; of a category, if it has ``values``; or of dates, in days ``since`` one.
 
-    A number x with ``log_above`` = w is read as asinh(x / w): near its logarithm where |x| is above w, near x / w below;
-    so zeros and negative numbers are read too.
+    A number x with ``log_above`` = w is read as asinh(x / w): by its logarithm if |x| is above w, nearly as x / w
+    below; so zeros and negative numbers are read too.
 
     ``bounds`` are the lowest and the highest number, which a study refuses to leave; ``quantiles``, at 5, 25, 50, 75
     and 95 %, say how inputs are spread between them; ``unit`` is for people.
@@ -394,7 +394,7 @@ def _date(value: Any) -> date:
 
 def _log_above(value: Any, column: Column) -> float:
     number = finite_number(value)
-    if not column.is_numeric or number is None or not 1 / MAX_MAGNITUDE < number:
+    if not column.is_numeric or number is None or not number > 1 / MAX_MAGNITUDE:
         raise InvalidModel(f"expected a number above 0, of a column of numbers, got {brief(value)}", where="log_above")
     return number
 

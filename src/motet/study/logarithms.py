@@ -1,4 +1,4 @@
-"""Which inputs of a pilot are better read by their logarithms: numbers of very different sizes, such as sales of cities.
+"""Which inputs of a pilot are better read by their logarithms: numbers of very different sizes, such as cities' sales.
 
 A few large numbers of such a column decide where a slope lies and how large it may be, and the other rows have nearly
 the same number; so the column is read as its logarithm, unless the numbers as they are predict better: what was late
@@ -14,13 +14,13 @@ import numpy as np
 
 from motet.arrays import Array, Index
 from motet.model.columns import Column, Columns
+from motet.study.slopes import LinearModel
 
 MIN_SKEWNESS = 2.0  # of an exponential distribution
 MIN_DIFFERENT = 13  # numbers of a column, as fewer are levels
 THRESHOLDS = (0.05, 0.25, 0.5)  # quantiles of the numbers' sizes, above which logarithms begin
 MIN_GAIN = 0.01  # of the squared error, by which the numbers as they are have to be better
 MAX_COMPARED_ROWS = 5000
-RIDGE = 1e-6  # as a share of the mean square of a column
 
 
 def log_scaled(
@@ -48,10 +48,17 @@ def _chosen(columns: Columns, rows: Array, y: Array, client: Index) -> dict[int,
         if column.is_numeric and is_skewed(numbers[:, k])
     }
     which = np.arange(0, len(y), -(-len(y) // MAX_COMPARED_ROWS))
-    design = _Design(columns, rows[which], y[which], client[which])
+
+    def error(thresholds: dict[int, float]) -> float:
+        X = rows[which]
+        for k, threshold in thresholds.items():
+            place = columns.first_places[k]
+            X[:, place] = np.arcsinh(X[:, place] / threshold)
+        return LinearModel(X, y[which], client[which]).error
+
     for k in list(chosen):
         as_it_is = {other: threshold for other, threshold in chosen.items() if other != k}
-        if design.error(as_it_is) < (1 - MIN_GAIN) * design.error(chosen):
+        if error(as_it_is) < (1 - MIN_GAIN) * error(chosen):
             chosen = as_it_is
     return chosen
 
@@ -82,31 +89,3 @@ def logarithmic(column: Column, threshold: float) -> Column:
     read = replace(column, log_above=threshold)
     bounds = None if column.bounds is None else (read.encoded(column.bounds[0]), read.encoded(column.bounds[1]))
     return replace(read, bounds=bounds, quantiles=tuple(map(read.encoded, column.quantiles)))
-
-
-class _Design:
-    """A linear model with a level of each client, which varies as much as the noise."""
-
-    def __init__(self, columns: Columns, rows: Array, y: Array, client: Index) -> None:
-        self._rows, self._place = rows, columns.first_places
-        _, self._client, self._size = np.unique(client, return_inverse=True, return_counts=True)
-        self._y = self._levelled(y[:, None])[:, 0]
-
-    def error(self, thresholds: dict[int, float]) -> float:
-        """The mean square of errors at rows left out one by one, with some columns read by logarithms."""
-        X = self._rows.copy()
-        for k, threshold in thresholds.items():
-            X[:, self._place[k]] = np.arcsinh(X[:, self._place[k]] / threshold)
-        X = (X - X.mean(axis=0)) / np.where((spread := X.std(axis=0)) > 0, spread, 1.0)
-        Z = self._levelled(np.column_stack([np.ones(len(X)), X]))
-        A = Z.T @ Z
-        inverse = np.linalg.pinv(A + RIDGE * np.diag(np.diag(A)))
-        residual = self._y - Z @ (inverse @ (Z.T @ self._y))
-        leverage = np.einsum("ij,jk,ik->i", Z, inverse, Z)
-        return float(np.mean((residual / np.maximum(1 - leverage, RIDGE)) ** 2))
-
-    def _levelled(self, Z: Array) -> Array:
-        """Generalised least squares as ordinary ones: rows less a part of their client's mean."""
-        means = np.array([np.bincount(self._client, column) for column in Z.T]).T / self._size[:, None]
-        part = 1 - 1 / np.sqrt(1 + self._size)
-        return np.asarray(Z - (part[:, None] * means)[self._client])
