@@ -13,6 +13,8 @@ from motet.server.publisher import Publisher, run
 from motet.store.releases import next_release, request_release
 from tests.store.local_study import EXACT, PRIVATE, LocalStudy, local_study, states
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 class Stop:
     """A point of one publisher at which the other one ticks, as often as is said."""

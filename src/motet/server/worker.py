@@ -34,7 +34,7 @@ def main(
     certfile, keyfile = map(Path, certificate) if certificate else (None, None)
     try:
         study = Study.load(study_path)
-        store = Store(study.store_url)
+        store = Store(study.store_url, serving=True)
         with store.snapshot() as connection:
             token = operator_hash(connection)
     except MotetError as error:
