@@ -16,6 +16,7 @@ from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.privacy.ledger import UNIT
 from motet.privacy.mechanism import Mechanism
 from motet.study.study import Study
+from tests.study.studies import EXACT, SHORT, changed
 
 GRID = np.linspace(-1, 1, 9)[:, None]
 SHIFT = ConstantKernel(0.5) + DotProduct(0.3)
@@ -62,28 +63,8 @@ def test_a_long_client_of_another_shift_adds_nothing() -> None:
 
 @pytest.mark.parametrize(("policy", "most"), [("private", 2000), ("exact", 20_000)])
 def test_a_study_may_have_clients_of_any_length(tmp_path: Path, policy: str, most: int) -> None:
-    text = f"""
-        [study]
-        name = "Curves"
-        [model]
-        alpha = 0.5
-        lam = 0.1
-        sigma2 = 1.0
-        common = {{ kernel = "rbf" }}
-        individual = {{ kernel = "dot_product" }}
-        [inputs]
-        dimension = 1
-        [basis]
-        kind = "landmarks"
-        grid = {{ from = 0.0, to = 1.0, count = 5 }}
-        [limits]
-        y = [-5.0, 5.0]
-        examples_per_client = 1000000
-        [release]
-        policy = "{policy}"
-        epsilon = 1.0
-        releases = 3
-    """
+    change = {"matern": "dot_product", "[limits]": "[limits]\nexamples_per_client = 1000000"}
+    text = changed(SHORT if policy == "private" else EXACT, change)
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     assert Study.load(tmp_path / "study.toml").limits.examples_per_client == 1_000_000
     (tmp_path / "study.toml").write_text(text.replace("dot_product", "matern"), encoding="utf-8")
