@@ -17,6 +17,7 @@ from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
 from benchmarks.page import page
+from benchmarks.recovery import recovery
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
 from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
@@ -260,6 +261,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     music_study,
     private_release,
     million,
+    recovery,
     service,
     workers,
     attacks,

@@ -42,6 +42,8 @@ LONG = (
     "music",
     "web",
     "scenarios/test_kills.py",
+    "scenarios/test_database_faults.py",
+    "scenarios/test_client_faults.py",
     "test_docs.py",
     "privacy/test_attacks_on_private_releases.py",
 )

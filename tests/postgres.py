@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
 import psycopg
 
 from tests.scenarios.harness import free_port
 
+AS_POSTGRES = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
 DEBIAN = Path("/usr/lib/postgresql")  # a folder for each version
+WAL_SEGMENT_MEGABYTES = 1  # so that a limit on the size of files can spare the log
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
@@ -34,7 +37,7 @@ SETTINGS = {
 def binaries() -> Path | None:
     """The folder of ``initdb`` and ``pg_ctl``, which Debian keeps off the PATH; None if there is no PostgreSQL."""
     if (known := shutil.which("initdb")) is not None and shutil.which("pg_ctl") is not None:
-        return Path(known).parent
+        return Path(known).resolve().parent  # with all of its programs
     versions = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     return versions[-1].parent if versions else None
 
@@ -47,15 +50,8 @@ class Cluster:
         self.data = folder / "data"
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        self._run(
-            "initdb",
-            "--auth=trust",
-            "--username=motet",
-            "--encoding=UTF8",
-            "--no-locale",
-            "--no-sync",
-            "--wal-segsize=1",
-        )
+        how = ("--encoding=UTF8", "--no-locale", "--no-sync", f"--wal-segsize={WAL_SEGMENT_MEGABYTES}")
+        self._run("initdb", "--auth=trust", "--username=motet", *how)
         lines = "".join(f"{key} = '{value}'\n" for key, value in (SETTINGS | settings).items())
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(f"{lines}port = {self.port}\n")
@@ -63,9 +59,9 @@ class Cluster:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._bin / program), "--pgdata", str(self.data), *arguments]
-        if os.geteuid() == 0:
-            command = ["runuser", "-u", "postgres", "--", *command]
-        done = subprocess.run(command, cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [*AS_POSTGRES, *command], cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+        )
         assert done.returncode == 0, f"{program}: {done.stderr.decode(errors='replace')}"
 
     def start(self) -> None:
@@ -82,6 +78,33 @@ class Cluster:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+    @contextmanager
+    def only_reads(self) -> Iterator[None]:
+        """Restarted as a replica, and afterwards as it was."""
+        mark = self.data / "standby.signal"
+        self.stop()
+        mark.touch()
+        self.start()
+        yield
+        self.stop()
+        mark.unlink()
+        self.start()
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """No file grows beyond the size of a segment of the log, which so goes on: the system refuses such a write as
+        it does on a full disk."""
+        self._limit_files(f"{WAL_SEGMENT_MEGABYTES * 2**20}")
+        yield
+        self._limit_files("unlimited")
+
+    def _limit_files(self, limit: str) -> None:
+        """In the main process, whose next ones inherit it, and in all that it has."""
+        main = psutil.Process(self.pid)
+        for process in (main, *main.children()):
+            command = [*AS_POSTGRES, "prlimit", f"--pid={process.pid}", f"--fsize={limit}:unlimited"]
+            subprocess.run(command, check=process is main, stderr=subprocess.DEVNULL)
 
     @property
     def pid(self) -> int:

@@ -21,7 +21,7 @@ from sqlalchemy import Table, inspect, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from motet.errors import Busy, InvalidStore
+from motet.errors import Busy, InvalidStore, MotetError
 from motet.store import postgresql, schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
@@ -167,7 +167,9 @@ def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
     """Errors of a database that is opened, as one line."""
     try:
         yield
-    except (SQLAlchemyError, UnicodeDecodeError) as error:
+    except MotetError:
+        raise
+    except (SQLAlchemyError, ValueError, TypeError, KeyError, ArithmeticError) as error:  # its rows may be anything
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
@@ -193,7 +195,7 @@ def insert_rows(
     while count:
         batch = ROWS_PER_STATEMENT[bisect_right(ROWS_PER_STATEMENT, count) - 1]
         count -= batch
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"  # nosec B608: names of ours
         connection.exec_driver_sql(statement, tuple(islice(values, batch * len(table.c))))
 
 
