@@ -7,32 +7,37 @@ other clients predict; means are over seeds. Prints the worst ratios, and writes
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from experiments.tables import Table
+from experiments.tables import Table, mean_and_error
 from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model
 from motet.arrays import Array
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear, Matern, RationalQuadratic
 from motet.model.basis import BasisSpec
 from motet.music import simulation as music
-from motet.privacy.forecast import ClippedPopulation, Forecast, mean_forecast, normal_rows
-from motet.privacy.ledger import UNIT, Integers, Ledger, opendp_noise
+from motet.privacy.forecast import ClippedPopulation, Forecast, mean_forecast
+from motet.privacy.ledger import UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.privacy.population import Population
-from motet.privacy.simulation import SimulatedStudy
+from motet.privacy.simulation import SimulatedStudy, World
+from motet.privacy.truths import Truths
 
 RESULTS = Path(__file__).parent / "FORECAST.md"
 EPSILONS, CLIENTS = (0.5, 1.0, 3.0, 10.0), (50, 150, 1000, 3000)
 RELEASES, JOINING = 5, 1000  # of one budget, while so many clients join
 GOAL = 0.10
-MIN_SEEDS, DRAWN_NUMBERS = 16, 2500
-NOISES = 4  # draws for each simulated study
+PRECISION = 0.02  # standard error of an error, as a share of it
+SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 16, 6, 30, 2, 16
 ERRORS = {"observation": "new observations", "function": "a client's function", "average": "the average"}
 
 
@@ -67,6 +72,7 @@ def cases() -> list[Case]:
     items = Catalogue([f"item {k}" for k in range(100)], rng.normal(size=(100, 3)))
     names = Catalogue([f"name {k}" for k in range(30)])
     square = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, 6)] * 2), axis=-1).reshape(-1, 2)
+    columns = rng.normal(size=(200, 4))
     taste = Model(music.COMMON, music.INDIVIDUAL, 0.1, 1.6e-4, "none", Eigen(artists, 40), 0.625, artists)
     level = ConstantKernel(0.3) + RBF(1.5)
     rated = Model(RBF(1.5), level, 0.5, 0.5, "constant", Eigen(items, 20), 1.0, items)
@@ -81,23 +87,22 @@ def cases() -> list[Case]:
     return [
         Case("489 artists, 5 ratings", taste, 5, [Eigen(artists, r) for r in (10, 80)]),
         Case("100 items with features, 10 ratings", rated, 10, [Eigen(items, r) for r in (8, 50)]),
-        Case("30 names, 8 ratings", named, 8, [Eigen(names, 15)]),
+        Case("30 names, 8 ratings", named, 8, [Eigen(names, r) for r in (8, 15)]),
         Case("curves, Matérn", curves, 6, [_grid(0, 10, n) for n in (6, 24)], _between(0, 10)),
-        Case("lines and a smooth average", slopes, 8, [_grid(-1, 1, 4)], _between(-1, 1)),
-        Case("4 columns, linear", linear, 6, (), rng.normal(size=(200, 4))),
+        Case("lines and a smooth average", slopes, 8, [_grid(-1, 1, n) for n in (4, 16)], _between(-1, 1)),
+        Case("4 columns, linear", linear, 6, [Eigen(columns, r) for r in (1, 2)], columns),
         Case("a mean alone", mean, 6, (), _between(0, 10)),
-        Case("a surface, 2 columns", surface, 12, [Landmarks(square[::2])], _between(0, 1, 2)),
-        Case("glucose, 2 to 20 values", glucose, [2, 3, 5, 7, 8, 9, 12, 20], [_grid(0, 14, 5)], _between(0, 14)),
-        Case("much noise, 25 values", noisy, 25, [_grid(0, 5, 5)], _between(0, 5)),
+        Case("a surface, 2 columns", surface, 12, [Landmarks(square[::3]), Landmarks(square[::2])], _between(0, 1, 2)),
+        Case("glucose, 2 to 20 values", glucose, [2, 3, 5, 7, 8, 9, 12, 20], [_grid(0, 14, n) for n in (5, 20)], _between(0, 14)),
+        Case("much noise, 25 values", noisy, 25, [_grid(0, 5, n) for n in (5, 20)], _between(0, 5)),
     ]
 
 
-# --- what happens, and what was forecast ---
+# --- what happens ---
 
 
 @dataclass(frozen=True)
 class Setting:
-    basis: str
     epsilon: float
     clients: int
     releases: int = 1  # while clients join, the same number at each
@@ -116,64 +121,138 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Happened:
+    """What happened in one setting, a ``Forecast`` for each round of seeds."""
+
+    rounds: list[Forecast] = field(default_factory=list)
+
+    @property
+    def mean(self) -> Forecast:
+        return mean_forecast(self.rounds)
+
+    def standard_error(self, error: str) -> float:
+        """Of the root mean square of an error, as a share of it."""
+        mean, deviation = mean_and_error([getattr(one, error) ** 2 for one in self.rounds])
+        return deviation / mean / 2
+
+    @property
+    def is_precise(self) -> bool:
+        return len(self.rounds) >= MIN_ROUNDS and all(self.standard_error(error) <= PRECISION for error in ERRORS)
+
+
+def happen(case: Case, mechanism: Mechanism, settings: Sequence[Setting], rounds: int) -> dict[Setting, Happened]:
+    """Simulated studies, until every setting is precise, or there were that many rounds of them."""
+    world, happened = (
+        World(mechanism.clip.coordinates, case.examples, case.points),
+        {setting: Happened() for setting in settings},
+    )
+    for clients in dict.fromkeys(setting.clients for setting in settings):
+        for number in range(rounds):
+            missing = [s for s, so_far in happened.items() if s.clients == clients and not so_far.is_precise]
+            if not missing:
+                break
+            truths = Truths.draw(mechanism.clip, SEEDS_PER_ROUND, np.random.default_rng([number, clients]))
+            measured: list[list[Forecast]] = [[] for _ in missing]
+            for seed, theta in enumerate(truths.theta, start=SEEDS_PER_ROUND * number):
+                study = SimulatedStudy(world, clients, seed=seed, theta=theta, others=OTHERS)
+                for seeds, made in zip(measured, releases(study, mechanism, missing, seed)):
+                    seeds.append(errors_of(study, made))
+            for setting, seeds in zip(missing, measured):
+                happened[setting].rounds.append(mean_forecast(seeds, truths.weights))
+    return happened
+
+
+def releases(
+    study: SimulatedStudy, mechanism: Mechanism, settings: Sequence[Setting], seed: int
+) -> Iterator[list[Disclosed]]:
+    """The last release of each setting, with several draws of the noise; sums of all clients are computed once."""
+    rng = np.random.default_rng([seed, 7])
+
+    @cache
+    def total(begin: int, end: int) -> Integers:
+        engine = Engine(mechanism.model)
+        study.learn(engine, slice(begin, end))
+        return mechanism.clip.total(engine)
+
+    for setting in settings:
+        scale, sizes = setting.ledger.scale, [0, *setting.sizes]
+        totals = np.cumsum([total(*joined) for joined in pairwise(sizes)], axis=0)
+        noisy = ([rounded_gaussian(rng, one, scale * UNIT) for one in totals] for _ in range(NOISES))
+        yield [mechanism.disclose(sums, scale=scale, version=len(sums)) for sums in noisy]
+
+
+def errors_of(study: SimulatedStudy, made: Sequence[Disclosed]) -> Forecast:
+    """Clients are predicted from the first of the releases, which is enough of these; the average is from all."""
+    first, averages = study.measure(made[0]), [study.average_error(release) for release in made]
+    return replace(first, average=float(np.sqrt(np.mean(np.square(averages)))))
+
+
+def rounded_gaussian(rng: np.random.Generator, total: Integers, deviation: float) -> Integers:
+    """Seeded noise, for simulated clients, who need no privacy; OpenDP's differs from it in nothing that shows."""
+    return total + np.rint(deviation * rng.normal(size=len(total))).astype(np.int64)
+
+
+# --- what was forecast ---
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """A forecast beside the mean of what happened."""
+    """A forecast beside what happened."""
 
     case: str
+    basis: str
     setting: Setting
     forecast: Forecast
-    happened: Forecast
+    happened: Happened
 
     def ratio(self, error: str) -> float:
-        return float(getattr(self.forecast, error) / getattr(self.happened, error))
+        return float(getattr(self.forecast, error) / getattr(self.happened.mean, error))
+
+    def shown(self, error: str) -> str:
+        """The ratio, and the standard error of what happened."""
+        return f"{self.ratio(error):.3f} ± {self.happened.standard_error(error):.3f}"
+
+    @property
+    def coverage(self) -> float:
+        """Forecast less what happened, in points."""
+        return 100 * (self.forecast.coverage - self.happened.mean.coverage)
 
 
-def outcomes(
-    case: Case, seeds: int, epsilons: Sequence[float] = EPSILONS, clients: Sequence[int] = CLIENTS
-) -> Iterator[Outcome]:
+def outcomes(case: Case, settings: Sequence[Setting], rounds: int, record: Record) -> Iterator[Outcome]:
     for model in case.models():
-        mechanism = case.mechanism(model)
-        basis = "the bias" if model.basis is None else repr(model.basis)
-        clipped = ClippedPopulation(
-            Population.draw(mechanism.clip.coordinates, case.examples, case.points), mechanism.clip
-        )
-        for m in clients:
-            settings = [Setting(basis, epsilon, m) for epsilon in epsilons]
-            settings += [Setting(basis, 3.0, m, RELEASES)] * (m == JOINING)
-            happened = {setting: list[Forecast]() for setting in settings}
-            for study in studies(case, mechanism, m, seeds):
-                for setting, (first, *others) in zip(settings, releases(study, mechanism, settings)):
-                    one = study.measure(first)
-                    errors = [one.average, *map(study.average_error, others)]
-                    happened[setting].append(replace(one, average=float(np.sqrt(np.mean(np.square(errors))))))
-            for setting, measured in happened.items():
-                yield Outcome(
-                    case.name, setting, clipped.forecast(setting.sizes, setting.ledger.scale), mean_forecast(measured)
-                )
+        mechanism, basis = case.mechanism(model), "the bias" if model.basis is None else repr(model.basis)
+        happened = record.read(case, basis, settings)
+        if happened is None:
+            happened = happen(case, mechanism, settings, rounds)
+            record.write(case, basis, happened)
+        population = Population.draw(mechanism.clip.coordinates, case.examples, case.points)
+        clipped = ClippedPopulation(population, mechanism.clip)
+        for setting, measured in happened.items():
+            expected = clipped.forecast(setting.sizes, setting.ledger.scale)
+            yield Outcome(case.name, basis, setting, expected, measured)
 
 
-def studies(case: Case, mechanism: Mechanism, clients: int, seeds: int) -> Iterator[SimulatedStudy]:
-    """With truths like many draws from the prior, so that few will do; fewer if the average has many numbers."""
-    coordinates = mechanism.clip.coordinates
-    deviation = np.sqrt(coordinates.sigma2 * coordinates.prior_variance)
-    seeds = min(seeds, max(MIN_SEEDS, DRAWN_NUMBERS // len(deviation)))
-    truths = deviation * normal_rows(np.random.default_rng(9), seeds, len(deviation))
-    for seed, theta in enumerate(truths):
-        yield SimulatedStudy(coordinates, clients, case.examples, case.points, seed=100 + seed, theta=theta)
+@dataclass(frozen=True)
+class Record:
+    """What happened, in a file: it does not depend on the forecast, and takes long."""
 
+    path: Path | None
 
-def releases(study: SimulatedStudy, mechanism: Mechanism, settings: Sequence[Setting]) -> Iterator[list[Disclosed]]:
-    """The last release of each setting, with several draws of the noise; sums of all clients are computed once."""
-    totals: dict[int, Integers] = {}
-    for setting in settings:
-        for size in setting.sizes:
-            if size not in totals:
-                engine = Engine(mechanism.model)
-                study.learn(engine, slice(size))
-                totals[size] = mechanism.clip.total(engine)
-        scale = setting.ledger.scale
-        noisy = ([opendp_noise(totals[size], scale * UNIT) for size in setting.sizes] for _ in range(NOISES))
-        yield [mechanism.disclose(sums, scale=scale, version=len(sums)) for sums in noisy]
+    def read(self, case: Case, basis: str, settings: Sequence[Setting]) -> dict[Setting, Happened] | None:
+        kept = self._kept.get(f"{case.name}, {basis}", {})
+        if any(str(astuple(setting)) not in kept for setting in settings):
+            return None
+        return {s: Happened([Forecast(**one) for one in kept[str(astuple(s))]]) for s in settings}
+
+    def write(self, case: Case, basis: str, happened: dict[Setting, Happened]) -> None:
+        if self.path is not None:
+            rounds = {str(astuple(setting)): [asdict(one) for one in h.rounds] for setting, h in happened.items()}
+            self.path.write_text(json.dumps({**self._kept, f"{case.name}, {basis}": rounds}), encoding="utf-8")
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        exists = self.path is not None and self.path.exists()
+        return dict(json.loads(self.path.read_text(encoding="utf-8"))) if exists and self.path else {}
 
 
 # --- tables ---
@@ -223,23 +302,26 @@ def markdown(shown: Sequence[Table], found: Sequence[Outcome], seeds: int) -> st
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.forecast", description="Forecasts against what happens.")
-    parser.add_argument("--seeds", type=int, default=100, help="simulations of each study (default 100)")
+    parser.add_argument("--rounds", type=int, default=MAX_ROUNDS, help=f"of {SEEDS_PER_ROUND} seeds, at most")
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--only", default="", help="only studies with this in their name; nothing is written")
+    parser.add_argument("--record", type=Path, help="a file for what happened; what is there is not simulated again")
     chosen = parser.parse_args()
+    settings = [Setting(epsilon, clients) for clients in chosen.clients for epsilon in chosen.epsilons]
+    settings += [Setting(3.0, JOINING, RELEASES)] * (JOINING in chosen.clients)
     console, found = Console(), list[Outcome]()
     for case in track([case for case in cases() if chosen.only in case.name], "studies", console=console):
-        for one in outcomes(case, chosen.seeds, chosen.epsilons, chosen.clients):
+        for one in outcomes(case, settings, chosen.rounds, Record(chosen.record)):
             found.append(one)
-            ratios = ", ".join(f"{error} {one.ratio(error):.3f}" for error in ERRORS)
-            setting = one.setting
-            console.print(f"{one.case}, {setting.basis}, ε {setting}, {setting.clients}: {ratios}", highlight=False)
+            ratios = ", ".join(f"{error} {one.shown(error)}" for error in ERRORS)
+            setting = f"ε {one.setting}, {one.setting.clients} clients, {len(one.happened.rounds)} rounds"
+            console.print(f"{one.case}, {one.basis}, {setting}: {ratios}, coverage {one.coverage:+.1f}", highlight=False)
     shown = tables(found)
     for table in shown:
         console.print(table.rich())
     if not chosen.only:
-        RESULTS.write_text(markdown(shown, found, chosen.seeds), encoding="utf-8")
+        RESULTS.write_text(markdown(shown, found, chosen.rounds), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from motet.privacy.forecast import (
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.privacy.population import Population
-from motet.privacy.simulation import SimulatedStudy
+from motet.privacy.simulation import SimulatedStudy, World
 from tests.privacy.worlds import CATALOGUE, GRID, MODELS, POINTS, mechanism, music_model, rounded_gaussian
 
 BUDGET = Ledger(epsilon=1.0)
@@ -114,7 +114,8 @@ def test_simulated_studies_are_as_good_as_forecast(name: str) -> None:
         ClippedPopulation(population, public.clip).forecast(300, BUDGET.scale),
         without_noise(population, 300),
     )
-    studies, found = [SimulatedStudy(public.clip.coordinates, 300, 4, points, seed=seed) for seed in range(6)], []
+    world, found = World(public.clip.coordinates, 4, points), []
+    studies = [SimulatedStudy(world, 300, seed=seed) for seed in range(6)]
     for study in studies:
         engine = Engine(MODELS[name])
         study.learn(engine, slice(None))

@@ -49,16 +49,15 @@ class Forecast:
     shortened: float = 0.0
 
 
-def mean_forecast(forecasts: Sequence[Forecast]) -> Forecast:
+def mean_forecast(forecasts: Sequence[Forecast], weights: Array | None = None) -> Forecast:
     """Of several alike: root mean squares of the errors, and means of the shares."""
 
-    def rms(name: str) -> float:
-        return float(np.sqrt(np.mean([getattr(one, name) ** 2 for one in forecasts])))
+    def mean(name: str, power: float) -> float:
+        values = [getattr(one, name) ** power for one in forecasts]
+        return float(np.average(values, weights=weights) ** (1 / power))
 
-    coverage, shortened = (
-        float(np.mean([getattr(one, name) for one in forecasts])) for name in ("coverage", "shortened")
-    )
-    return Forecast(rms("average"), rms("function"), rms("observation"), coverage, shortened)
+    errors = (mean(name, 2.0) for name in ("average", "function", "observation"))
+    return Forecast(*errors, *(mean(name, 1.0) for name in ("coverage", "shortened")))
 
 
 class Release(NamedTuple):

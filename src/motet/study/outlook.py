@@ -25,7 +25,7 @@ from motet.privacy.forecast import ClippedPopulation, Forecast, alone, mean_fore
 from motet.privacy.ledger import MAX_EPSILON, UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.privacy.population import Population
-from motet.privacy.simulation import SimulatedStudy
+from motet.privacy.simulation import SimulatedStudy, World
 from motet.study.spread import spread_points
 from motet.study.study import Study
 
@@ -215,8 +215,9 @@ class Outlook:
         examples, measured = float(np.mean(self.examples)) * clients, []
         if examples > MAX_SIMULATED_EXAMPLES:
             return []
+        world = World(coordinates, self.examples, plan.inputs, center=plan.center)
         for seed in range(int(np.clip(MAX_SIMULATED_EXAMPLES // (2 * examples), 1, MAX_SIMULATIONS))):
-            study = SimulatedStudy(coordinates, clients, self.examples, plan.inputs, center=plan.center, seed=seed)
+            study = SimulatedStudy(world, clients, seed=seed)
             engine = Engine(plan.model)
             study.learn(engine, slice(None))
             if plan.mechanism is None or plan.ledger is None:
