@@ -1,7 +1,8 @@
-"""``python -m experiments.forecast [--seeds N] [--only NAME] …``: forecasts of error and coverage against what happens.
+"""``python -m experiments.forecast [--rounds N] [--only NAME] …``: forecasts of error and coverage, and what happens.
 
-Ten studies, over ε, clients and rank. Each is drawn from its prior, clients send, the real mechanism releases, and 200
-other clients predict; means are over seeds. Prints the worst ratios, and writes FORECAST.md.
+Ten studies, over ε, clients and rank. Each is drawn from its prior, clients send, the real mechanism releases, and
+other clients predict; seeds follow until the mean is known well enough. Prints the ratios of forecasts to what
+happened, with standard errors, and writes FORECAST.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.tables import Table, mean_and_error
-from motet import Catalogue, Disclosed, Eigen, Engine, Features, Landmarks, Model
+from motet import Catalogue, Disclosed, Eigen, Features, Landmarks, Model
 from motet.arrays import Array
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear, Matern, RationalQuadratic
 from motet.model.basis import BasisSpec
@@ -36,8 +37,9 @@ RESULTS = Path(__file__).parent / "FORECAST.md"
 EPSILONS, CLIENTS = (0.5, 1.0, 3.0, 10.0), (50, 150, 1000, 3000)
 RELEASES, JOINING = 5, 1000  # of one budget, while so many clients join
 GOAL = 0.10
-PRECISION = 0.02  # standard error of an error, as a share of it
-SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 16, 6, 30, 2, 16
+COUNTS = (2, 3, 5, 7, 8, 9, 12, 20)  # values of a client
+PRECISION = 0.025  # standard error of an error, as a share of it
+SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 8, 6, 50, 2, 16
 ERRORS = {"observation": "new observations", "function": "a client's function", "average": "the average"}
 
 
@@ -93,7 +95,7 @@ def cases() -> list[Case]:
         Case("4 columns, linear", linear, 6, [Eigen(columns, r) for r in (1, 2)], columns),
         Case("a mean alone", mean, 6, (), _between(0, 10)),
         Case("a surface, 2 columns", surface, 12, [Landmarks(square[::3]), Landmarks(square[::2])], _between(0, 1, 2)),
-        Case("glucose, 2 to 20 values", glucose, [2, 3, 5, 7, 8, 9, 12, 20], [_grid(0, 14, n) for n in (5, 20)], _between(0, 14)),
+        Case("glucose, 2 to 20 values", glucose, COUNTS, [_grid(0, 14, n) for n in (5, 20)], _between(0, 14)),
         Case("much noise, 25 values", noisy, 25, [_grid(0, 5, n) for n in (5, 20)], _between(0, 5)),
     ]
 
@@ -142,10 +144,8 @@ class Happened:
 
 def happen(case: Case, mechanism: Mechanism, settings: Sequence[Setting], rounds: int) -> dict[Setting, Happened]:
     """Simulated studies, until every setting is precise, or there were that many rounds of them."""
-    world, happened = (
-        World(mechanism.clip.coordinates, case.examples, case.points),
-        {setting: Happened() for setting in settings},
-    )
+    world = World(mechanism.clip.coordinates, case.examples, case.points)
+    happened = {setting: Happened() for setting in settings}
     for clients in dict.fromkeys(setting.clients for setting in settings):
         for number in range(rounds):
             missing = [s for s, so_far in happened.items() if s.clients == clients and not so_far.is_precise]
@@ -170,9 +170,7 @@ def releases(
 
     @cache
     def total(begin: int, end: int) -> Integers:
-        engine = Engine(mechanism.model)
-        study.learn(engine, slice(begin, end))
-        return mechanism.clip.total(engine)
+        return study.total(mechanism.clip, slice(begin, end))
 
     for setting in settings:
         scale, sizes = setting.ledger.scale, [0, *setting.sizes]
@@ -258,46 +256,95 @@ class Record:
 # --- tables ---
 
 
-def tables(found: Sequence[Outcome]) -> list[Table]:
+def worst(found: Sequence[Outcome], error: str) -> Outcome:
+    return max(found, key=lambda one: abs(np.log(one.ratio(error))))
+
+
+def summary(found: Sequence[Outcome]) -> Table:
     rows = []
     for name in dict.fromkeys(one.case for one in found):
         those = [one for one in found if one.case == name]
-        worst = [max((one.ratio(error) for one in those), key=lambda r: abs(np.log(r))) for error in ERRORS]
-        off = max((one.forecast.coverage - one.happened.coverage for one in those), key=abs)
-        met = all(abs(np.log(ratio)) <= np.log1p(GOAL) for ratio in worst)
-        rows.append((name, str(len(those)), *(f"{r:.3f}" for r in worst), f"{100 * off:+.1f}", "yes" if met else "no"))
-    header = ("study", "settings", *ERRORS.values(), "coverage, points", "met")
-    summary = Table("The worst ratio of a forecast error to the one that happened, over all settings.", header, rows)
-    return [summary, _one_setting(found)]
+        off = max((one.coverage for one in those), key=abs)
+        met = all(abs(np.log(one.ratio(error))) <= np.log1p(GOAL) for one in those for error in ERRORS)
+        shown = [worst(those, error).shown(error) for error in ERRORS]
+        rows.append((name, str(len(those)), *shown, f"{off:+.1f}", "yes" if met else "no"))
+    caption = (
+        "The worst ratio of a forecast error to the one that happened, over all settings, ± the standard error of it."
+    )
+    return Table(caption, ("study", "settings", *ERRORS.values(), "coverage, points", "met"), rows)
 
 
-def _one_setting(found: Sequence[Outcome]) -> Table:
-    """A part of the first study, in numbers."""
+def by_setting(found: Sequence[Outcome]) -> Table:
+    """Where the forecast of the average, the hardest, is worst."""
+    epsilons = list(dict.fromkeys(str(one.setting) for one in found))
+    rows = []
+    for clients in dict.fromkeys(one.setting.clients for one in found):
+        cells = [[one for one in found if (one.setting.clients, str(one.setting)) == (clients, e)] for e in epsilons]
+        rows.append((f"{clients:,}", *(worst(cell, "average").shown("average") if cell else "" for cell in cells)))
+    caption = "The average: the worst ratio over all studies and bases, by clients and ε."
+    return Table(caption, ("clients", *(f"ε = {epsilon}" for epsilon in epsilons)), rows)
+
+
+def in_numbers(found: Sequence[Outcome]) -> Table:
+    """A part of the first study."""
     rows = []
     for one in found:
-        if one.case == found[0].case and one.setting.basis == found[0].setting.basis:
-            pairs = [f"{getattr(one.forecast, e):.3f} / {getattr(one.happened, e):.3f}" for e in ERRORS]
-            bands = f"{100 * one.forecast.coverage:.1f} / {100 * one.happened.coverage:.1f}"
+        if (one.case, one.basis) == (found[0].case, found[0].basis):
+            mean, e = one.happened.mean, one.forecast
+            pairs = [f"{getattr(e, name):.3f} / {getattr(mean, name):.3f}" for name in ERRORS]
+            bands = f"{100 * e.coverage:.1f} / {100 * mean.coverage:.1f}"
             rows.append((str(one.setting), f"{one.setting.clients:,}", *pairs, bands))
-    caption = f"{found[0].case}, {found[0].setting.basis}: forecast / what happened."
+    caption = f"{found[0].case}, {found[0].basis}: forecast / what happened."
     return Table(caption, ("ε", "clients", *ERRORS.values(), "coverage, %"), rows)
 
 
-def markdown(shown: Sequence[Table], found: Sequence[Outcome], seeds: int) -> str:
+def all_settings(found: Sequence[Outcome]) -> Iterator[Table]:
+    """Every setting of every study."""
+    for name in dict.fromkeys(one.case for one in found):
+        rows = [
+            (
+                one.basis,
+                f"{one.setting.clients:,}",
+                str(one.setting),
+                *map(one.shown, ERRORS),
+                f"{one.coverage:+.1f}",
+                str(SEEDS_PER_ROUND * len(one.happened.rounds)),
+            )
+            for one in found
+            if one.case == name
+        ]
+        yield Table(f"{name}.", ("basis", "clients", "ε", *ERRORS.values(), "coverage, points", "seeds"), rows)
+
+
+def markdown(found: Sequence[Outcome], rounds: int) -> str:
     epsilons, clients = (sorted({getattr(one.setting, key) for one in found}) for key in ("epsilon", "clients"))
     joining = f"; also the last of {RELEASES} releases under a total ε of 3, while {JOINING} clients join"
+    largest = max(one.happened.standard_error(error) for one in found for error in ERRORS)
     text = (
         "Root mean squared errors of predictions for clients who are not in the release, at new inputs, and of the "
         f"average; coverage of 90 % bands of new observations. ε = {', '.join(f'{e:g}' for e in epsilons)}, "
-        f"{', '.join(map(str, clients))} clients, and bases of one to three sizes"
-        f"{joining if JOINING in clients else ''}. Means of up to {seeds} seeds, each with "
-        f"a truth and clients of its own, and {NOISES} draws of the noise. Goal: each error within {100 * GOAL:g} %."
+        f"{', '.join(map(str, clients))} clients, and bases of up to three sizes"
+        f"{joining if JOINING in clients else ''}. Each seed has a truth and clients of its own, which go through the "
+        f"real clip, integers, noise and estimate, with {NOISES} draws of the noise. Seeds come in rounds of "
+        f"{SEEDS_PER_ROUND}, at least {MIN_ROUNDS} of them and at most {rounds}, until the standard errors between "
+        f"rounds are at most {100 * PRECISION:g} % of each error; the largest is {100 * largest:.1f} %. "
+        f"Goal: each error within {100 * GOAL:g} %."
     )
     lines = ["# Forecasts", "", "Written by `python -m experiments.forecast`.", ""]
     lines += ["<!-- --8<-- [start:table] -->", "", text, ""]
-    for table in shown:
+    for table in (summary(found), by_setting(found), in_numbers(found)):
         lines += table.markdown()
-    return "\n".join([*lines, "<!-- --8<-- [end:table] -->"]) + "\n"
+    lines += [
+        "<!-- --8<-- [end:table] -->",
+        "",
+        "## Every setting",
+        "",
+        "Forecast / what happened, ± standard error.",
+        "",
+    ]
+    for table in all_settings(found):
+        lines += table.markdown()
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
@@ -316,12 +363,13 @@ def main() -> None:
             found.append(one)
             ratios = ", ".join(f"{error} {one.shown(error)}" for error in ERRORS)
             setting = f"ε {one.setting}, {one.setting.clients} clients, {len(one.happened.rounds)} rounds"
-            console.print(f"{one.case}, {one.basis}, {setting}: {ratios}, coverage {one.coverage:+.1f}", highlight=False)
-    shown = tables(found)
-    for table in shown:
+            console.print(
+                f"{one.case}, {one.basis}, {setting}: {ratios}, coverage {one.coverage:+.1f}", highlight=False
+            )
+    for table in (summary(found), by_setting(found), in_numbers(found)):
         console.print(table.rich())
     if not chosen.only:
-        RESULTS.write_text(markdown(shown, found, chosen.rounds), encoding="utf-8")
+        RESULTS.write_text(markdown(found, chosen.rounds), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,17 +28,24 @@ class Truths:
     weights: Array
 
     @classmethod
-    def draw(cls, clip: Clip, number: int, rng: np.random.Generator) -> Truths:
-        """That many draws from the prior of this clip's coordinates."""
+    def draw(cls, clip: Clip, number: int, rng: np.random.Generator, *, even: bool = False) -> Truths:
+        """That many draws from the prior of this clip's coordinates.
+
+        At random in its part, a draw is truly one from the prior. With ``even`` it is in the middle of it, and each
+        direction has the prior's variance over all draws: for means that vary less.
+        """
         deviation = np.sqrt(clip.coordinates.sigma2 * clip.coordinates.prior_variance)
         information, directions = np.linalg.eigh(deviation[:, None] * clip.mean_Lambda * deviation)
         wide = information >= WIDE_SHARE * information.max()
         part = rng.permuted(np.tile(np.arange(number), (len(deviation), 1)), axis=1).T
-        z = ndtri((part + rng.uniform(size=part.shape)) / number)
-        log_weights = -0.5 * (width(wide.sum()) ** 2 - 1) * (z[:, wide] ** 2).sum(axis=1)
-        weights = np.exp(log_weights)
-        z[:, wide] *= width(wide.sum())
-        return cls(deviation * (z @ directions.T), weights / weights.mean())
+        z = ndtri((part + (0.5 if even else rng.uniform(size=part.shape))) / number)
+        widths = np.where(wide, width(int(wide.sum())), 1.0)
+        weights = np.exp(-0.5 * ((widths**2 - 1) * z**2).sum(axis=1))
+        weights /= weights.mean()
+        z *= widths
+        if even:
+            z /= np.sqrt(np.average(z**2, axis=0, weights=weights))
+        return cls(deviation * (z @ directions.T), weights)
 
 
 def width(directions: int) -> float:
