@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ EPSILONS, CLIENTS = (0.5, 1.0, 3.0, 10.0), (50, 150, 1000, 3000)
 RELEASES, JOINING = 5, 1000  # of one budget, while so many clients join
 GOAL = 0.10
 COUNTS = (2, 3, 5, 7, 8, 9, 12, 20)  # values of a client
-PRECISION = 0.025  # standard error of an error, as a share of it
+PRECISION = 0.03  # standard error of an error, as a share of it
 SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 8, 6, 50, 2, 16
 ERRORS = {"observation": "new observations", "function": "a client's function", "average": "the average"}
 
@@ -137,36 +137,40 @@ class Happened:
         mean, deviation = mean_and_error([getattr(one, error) ** 2 for one in self.rounds])
         return deviation / mean / 2
 
-    @property
-    def is_precise(self) -> bool:
-        return len(self.rounds) >= MIN_ROUNDS and all(self.standard_error(error) <= PRECISION for error in ERRORS)
+    def is_settled(self, forecast: Forecast) -> bool:
+        """Whether all errors are precise, and within the goal of the forecast, by two standard errors."""
+        return len(self.rounds) >= MIN_ROUNDS and all(self._is_settled(error, forecast) for error in ERRORS)
+
+    def _is_settled(self, error: str, forecast: Forecast) -> bool:
+        deviation = self.standard_error(error)
+        off = abs(np.log(getattr(forecast, error) / getattr(self.mean, error)))
+        return deviation <= PRECISION and bool(off + 2 * deviation <= np.log1p(GOAL))
 
 
-def happen(case: Case, mechanism: Mechanism, settings: Sequence[Setting], rounds: int) -> dict[Setting, Happened]:
-    """Simulated studies, until every setting is precise, or there were that many rounds of them."""
+def happen(
+    case: Case, mechanism: Mechanism, forecasts: dict[Setting, Forecast], happened: dict[Setting, Happened], rounds: int
+) -> None:
+    """Simulate studies until every setting is settled, or there were that many rounds of them; from where it ended."""
     world = World(mechanism.clip.coordinates, case.examples, case.points)
-    happened = {setting: Happened() for setting in settings}
-    for clients in dict.fromkeys(setting.clients for setting in settings):
-        for number in range(rounds):
-            missing = [s for s, so_far in happened.items() if s.clients == clients and not so_far.is_precise]
-            if not missing:
-                break
-            truths = Truths.draw(mechanism.clip, SEEDS_PER_ROUND, np.random.default_rng([number, clients]))
-            measured: list[list[Forecast]] = [[] for _ in missing]
-            for seed, theta in enumerate(truths.theta, start=SEEDS_PER_ROUND * number):
-                study = SimulatedStudy(world, clients, seed=seed, theta=theta, others=OTHERS)
-                for seeds, made in zip(measured, releases(study, mechanism, missing, seed)):
-                    seeds.append(errors_of(study, made))
-            for setting, seeds in zip(missing, measured):
-                happened[setting].rounds.append(mean_forecast(seeds, truths.weights))
-    return happened
+    for clients, number in product(dict.fromkeys(setting.clients for setting in forecasts), range(rounds)):
+        those = [s for s in forecasts if s.clients == clients and len(happened[s].rounds) == number]
+        missing = [setting for setting in those if not happened[setting].is_settled(forecasts[setting])]
+        if not missing:
+            continue
+        truths = Truths.draw(mechanism.clip, SEEDS_PER_ROUND, np.random.default_rng([number, clients]))
+        measured: list[list[Forecast]] = [[] for _ in missing]
+        for seed, theta in enumerate(truths.theta, start=SEEDS_PER_ROUND * number):
+            study = SimulatedStudy(world, clients, seed=seed, theta=theta, others=OTHERS)
+            for seeds, made in zip(measured, releases(study, mechanism, missing, seed)):
+                seeds.append(errors_of(study, made))
+        for setting, seeds in zip(missing, measured):
+            happened[setting].rounds.append(mean_forecast(seeds, truths.weights))
 
 
 def releases(
     study: SimulatedStudy, mechanism: Mechanism, settings: Sequence[Setting], seed: int
 ) -> Iterator[list[Disclosed]]:
     """The last release of each setting, with several draws of the noise; sums of all clients are computed once."""
-    rng = np.random.default_rng([seed, 7])
 
     @cache
     def total(begin: int, end: int) -> Integers:
@@ -175,6 +179,7 @@ def releases(
     for setting in settings:
         scale, sizes = setting.ledger.scale, [0, *setting.sizes]
         totals = np.cumsum([total(*joined) for joined in pairwise(sizes)], axis=0)
+        rng = np.random.default_rng([seed, setting.releases, int(1000 * setting.epsilon)])
         noisy = ([rounded_gaussian(rng, one, scale * UNIT) for one in totals] for _ in range(NOISES))
         yield [mechanism.disclose(sums, scale=scale, version=len(sums)) for sums in noisy]
 
@@ -219,38 +224,34 @@ class Outcome:
 def outcomes(case: Case, settings: Sequence[Setting], rounds: int, record: Record) -> Iterator[Outcome]:
     for model in case.models():
         mechanism, basis = case.mechanism(model), "the bias" if model.basis is None else repr(model.basis)
-        happened = record.read(case, basis, settings)
-        if happened is None:
-            happened = happen(case, mechanism, settings, rounds)
-            record.write(case, basis, happened)
         population = Population.draw(mechanism.clip.coordinates, case.examples, case.points)
         clipped = ClippedPopulation(population, mechanism.clip)
-        for setting, measured in happened.items():
-            expected = clipped.forecast(setting.sizes, setting.ledger.scale)
-            yield Outcome(case.name, basis, setting, expected, measured)
+        forecasts = {setting: clipped.forecast(setting.sizes, setting.ledger.scale) for setting in settings}
+        happened = record.read(f"{case.name}, {basis}", settings)
+        happen(case, mechanism, forecasts, happened, rounds)
+        record.write(f"{case.name}, {basis}", happened)
+        for setting, forecast in forecasts.items():
+            yield Outcome(case.name, basis, setting, forecast, happened[setting])
 
 
 @dataclass(frozen=True)
 class Record:
-    """What happened, in a file: it does not depend on the forecast, and takes long."""
+    """What happened so far, in a file: it does not depend on the forecast, and takes long."""
 
     path: Path | None
 
-    def read(self, case: Case, basis: str, settings: Sequence[Setting]) -> dict[Setting, Happened] | None:
-        kept = self._kept.get(f"{case.name}, {basis}", {})
-        if any(str(astuple(setting)) not in kept for setting in settings):
-            return None
-        return {s: Happened([Forecast(**one) for one in kept[str(astuple(s))]]) for s in settings}
+    def read(self, name: str, settings: Sequence[Setting]) -> dict[Setting, Happened]:
+        kept = self._kept.get(name, {})
+        return {s: Happened([Forecast(**one) for one in kept.get(str(astuple(s)), [])]) for s in settings}
 
-    def write(self, case: Case, basis: str, happened: dict[Setting, Happened]) -> None:
+    def write(self, name: str, happened: dict[Setting, Happened]) -> None:
         if self.path is not None:
             rounds = {str(astuple(setting)): [asdict(one) for one in h.rounds] for setting, h in happened.items()}
-            self.path.write_text(json.dumps({**self._kept, f"{case.name}, {basis}": rounds}), encoding="utf-8")
+            self.path.write_text(json.dumps({**self._kept, name: rounds}), encoding="utf-8")
 
     @property
     def _kept(self) -> dict[str, Any]:
-        exists = self.path is not None and self.path.exists()
-        return dict(json.loads(self.path.read_text(encoding="utf-8"))) if exists and self.path else {}
+        return json.loads(self.path.read_text("utf-8")) if self.path is not None and self.path.exists() else {}
 
 
 # --- tables ---
@@ -327,8 +328,8 @@ def markdown(found: Sequence[Outcome], rounds: int) -> str:
         f"{joining if JOINING in clients else ''}. Each seed has a truth and clients of its own, which go through the "
         f"real clip, integers, noise and estimate, with {NOISES} draws of the noise. Seeds come in rounds of "
         f"{SEEDS_PER_ROUND}, at least {MIN_ROUNDS} of them and at most {rounds}, until the standard errors between "
-        f"rounds are at most {100 * PRECISION:g} % of each error; the largest is {100 * largest:.1f} %. "
-        f"Goal: each error within {100 * GOAL:g} %."
+        f"rounds are at most {100 * PRECISION:g} % of each error, and two of them leave no doubt about the goal; the "
+        f"largest is {100 * largest:.1f} %. Goal: each error within {100 * GOAL:g} %."
     )
     lines = ["# Forecasts", "", "Written by `python -m experiments.forecast`.", ""]
     lines += ["<!-- --8<-- [start:table] -->", "", text, ""]
@@ -353,7 +354,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--only", default="", help="only studies with this in their name; nothing is written")
-    parser.add_argument("--record", type=Path, help="a file for what happened; what is there is not simulated again")
+    parser.add_argument("--record", type=Path, help="a file for what happened, to go on from")
     chosen = parser.parse_args()
     settings = [Setting(epsilon, clients) for clients in chosen.clients for epsilon in chosen.epsilons]
     settings += [Setting(3.0, JOINING, RELEASES)] * (JOINING in chosen.clients)
