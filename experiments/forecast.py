@@ -247,7 +247,8 @@ class Record:
     def write(self, name: str, happened: dict[Setting, Happened]) -> None:
         if self.path is not None:
             rounds = {str(astuple(setting)): [asdict(one) for one in h.rounds] for setting, h in happened.items()}
-            self.path.write_text(json.dumps({**self._kept, name: rounds}), encoding="utf-8")
+            kept = self._kept
+            self.path.write_text(json.dumps({**kept, name: {**kept.get(name, {}), **rounds}}), encoding="utf-8")
 
     @property
     def _kept(self) -> dict[str, Any]:
