@@ -148,14 +148,13 @@ class Happened:
 
 
 def happen(
-    case: Case, mechanism: Mechanism, forecasts: dict[Setting, Forecast], happened: dict[Setting, Happened], rounds: int
-) -> None:
-    """Simulate studies until every setting is settled, or there were that many rounds of them; from where it ended."""
-    world = World(mechanism.clip.coordinates, case.examples, case.points)
+    case: Case, mechanism: Mechanism, forecasts: dict[Setting, Forecast], rounds: int
+) -> dict[Setting, Happened]:
+    """Simulated studies, until every setting is settled, or there were that many rounds of them."""
+    world, happened = World(mechanism.clip.coordinates, case.examples, case.points), {s: Happened() for s in forecasts}
     for clients, number in product(dict.fromkeys(setting.clients for setting in forecasts), range(rounds)):
-        those = [s for s in forecasts if s.clients == clients and len(happened[s].rounds) == number]
-        missing = [setting for setting in those if not happened[setting].is_settled(forecasts[setting])]
-        if not missing:
+        those = [setting for setting in forecasts if setting.clients == clients]
+        if not (missing := [s for s in those if not happened[s].is_settled(forecasts[s])]):
             continue
         truths = Truths.draw(mechanism.clip, SEEDS_PER_ROUND, np.random.default_rng([number, clients]))
         measured: list[list[Forecast]] = [[] for _ in missing]
@@ -165,6 +164,7 @@ def happen(
                 seeds.append(errors_of(study, made))
         for setting, seeds in zip(missing, measured):
             happened[setting].rounds.append(mean_forecast(seeds, truths.weights))
+    return happened
 
 
 def releases(
@@ -223,32 +223,37 @@ class Outcome:
 
 def outcomes(case: Case, settings: Sequence[Setting], rounds: int, record: Record) -> Iterator[Outcome]:
     for model in case.models():
-        mechanism, basis = case.mechanism(model), "the bias" if model.basis is None else repr(model.basis)
-        population = Population.draw(mechanism.clip.coordinates, case.examples, case.points)
-        clipped = ClippedPopulation(population, mechanism.clip)
-        forecasts = {setting: clipped.forecast(setting.sizes, setting.ledger.scale) for setting in settings}
-        happened = record.read(f"{case.name}, {basis}", settings)
-        happen(case, mechanism, forecasts, happened, rounds)
-        record.write(f"{case.name}, {basis}", happened)
-        for setting, forecast in forecasts.items():
-            yield Outcome(case.name, basis, setting, forecast, happened[setting])
+        basis = "the bias" if model.basis is None else repr(model.basis)
+        kept = record.read(f"{case.name}, {basis}")
+        missing = [setting for setting in settings if setting not in kept]
+        if missing:
+            mechanism = case.mechanism(model)
+            population = Population.draw(mechanism.clip.coordinates, case.examples, case.points)
+            clipped = ClippedPopulation(population, mechanism.clip)
+            forecasts = {setting: clipped.forecast(setting.sizes, setting.ledger.scale) for setting in missing}
+            happened = happen(case, mechanism, forecasts, rounds)
+            kept |= {setting: (forecasts[setting], happened[setting]) for setting in missing}
+            record.write(f"{case.name}, {basis}", kept)
+        for setting in settings:
+            yield Outcome(case.name, basis, setting, *kept[setting])
 
 
 @dataclass(frozen=True)
 class Record:
-    """What happened so far, in a file: it does not depend on the forecast, and takes long."""
+    """Forecasts and what happened, in a file: studies can be run one by one, and shown together."""
 
     path: Path | None
 
-    def read(self, name: str, settings: Sequence[Setting]) -> dict[Setting, Happened]:
-        kept = self._kept.get(name, {})
-        return {s: Happened([Forecast(**one) for one in kept.get(str(astuple(s)), [])]) for s in settings}
+    def read(self, name: str) -> dict[Setting, tuple[Forecast, Happened]]:
+        found = {}
+        for setting, forecast, rounds in self._kept.get(name, []):
+            found[Setting(*setting)] = Forecast(**forecast), Happened([Forecast(**one) for one in rounds])
+        return found
 
-    def write(self, name: str, happened: dict[Setting, Happened]) -> None:
+    def write(self, name: str, outcomes: dict[Setting, tuple[Forecast, Happened]]) -> None:
         if self.path is not None:
-            rounds = {str(astuple(setting)): [asdict(one) for one in h.rounds] for setting, h in happened.items()}
-            kept = self._kept
-            self.path.write_text(json.dumps({**kept, name: {**kept.get(name, {}), **rounds}}), encoding="utf-8")
+            rows = [(astuple(s), asdict(f), [asdict(one) for one in h.rounds]) for s, (f, h) in outcomes.items()]
+            self.path.write_text(json.dumps({**self._kept, name: rows}), encoding="utf-8")
 
     @property
     def _kept(self) -> dict[str, Any]:
@@ -355,7 +360,7 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS)
     parser.add_argument("--only", default="", help="only studies with this in their name; nothing is written")
-    parser.add_argument("--record", type=Path, help="a file for what happened, to go on from")
+    parser.add_argument("--record", type=Path, help="a file of outcomes; those in it are not made again")
     chosen = parser.parse_args()
     settings = [Setting(epsilon, clients) for clients in chosen.clients for epsilon in chosen.epsilons]
     settings += [Setting(3.0, JOINING, RELEASES)] * (JOINING in chosen.clients)

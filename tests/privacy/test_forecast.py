@@ -166,7 +166,7 @@ def test_simulated_studies_are_as_good_as_forecast(name: str) -> None:
         without_noise(population, 300),
     )
     world, found = World(public.clip.coordinates, 4, points), []
-    studies = [SimulatedStudy(world, 300, seed=seed) for seed in range(6)]
+    studies = [SimulatedStudy(world, 300, seed=seed, others=60) for seed in range(20)]
     for study in studies:
         engine = Engine(MODELS[name])
         study.learn(engine, slice(None))

@@ -75,20 +75,18 @@ def expected_errors(
 ) -> Forecast:
     """Means over releases, which may have weights, and over clients and their new inputs.
 
-    A client predicts φ(x)ᵀθ̂ + W(y − Fθ̂), so with q = φ(x) − FᵀWᵀ its error is qᵀ(θ̂ − θ) and what is its own. The part
-    that the basis misses is in both.
+    The part of the average that the basis misses is in a client's error and in the release's. What clients differ by
+    would hide what releases do, so each client's error is compared with that from one release that is like all.
     """
     sigma2, draws = population.coordinates.sigma2, len(releases)
     weights = np.ones(draws) if weights is None else weights
+    Sigma = np.average([release.covariance for release in releases], axis=0, weights=weights)
+    everyone = ClientWeights.of(population, slice(max(draws, PREDICTED_CLIENTS)), Sigma)
+    usual = everyone.own + _along(everyone.q, Sigma)
     errors, bands, averages, shares = [], [], [], []
     for number, (Sigma, T, J) in enumerate(releases):
         some = slice(number, max(draws, PREDICTED_CLIENTS), draws)
-        h, new = population.h[some], population.new[some]
-        F, V, phi = population.F[some], sigma2 * population.V[some], population.columns[new]
-        cross = sigma2 * population.K[new[:, :, None], h[:, None]]
-        W = np.linalg.solve(V + F @ Sigma @ F.swapaxes(1, 2), F @ Sigma @ phi.swapaxes(1, 2) + cross.swapaxes(1, 2))
-        q = phi - W.swapaxes(1, 2) @ F
-        own = sigma2 * np.diag(population.K)[new] + (W * (V @ W - 2 * cross.swapaxes(1, 2))).sum(axis=1)
+        h, new, (W, q, own) = population.h[some], population.new[some], ClientWeights.of(population, some, Sigma)
         JCK = sigma2 * J @ missed.CK
         shared = (q * (JCK.T[h].swapaxes(1, 2) @ W - JCK.T[new].swapaxes(1, 2)).swapaxes(1, 2)).sum(axis=2)
         T = T + sigma2 * J @ missed.CKC @ J.T
@@ -97,14 +95,39 @@ def expected_errors(
         averages.append(np.mean(_along(population.columns, T)) - 2 * sigma2 * np.trace(J @ missed.CK_columns))
         shares.append(np.full(errors[-1].shape, weights[number]))
     error, share, noise = np.concatenate(errors), np.concatenate(shares), sigma2 * population.coordinates.model.lam
-    ratio, function = (np.concatenate(bands) + noise) / (error + noise), np.average(error, weights=share)
+    more = error - np.concatenate([usual[number::draws] for number in range(draws)])
+    function, ratio = (
+        np.mean(usual) + np.average(more, weights=share),
+        (np.concatenate(bands) + noise) / (error + noise),
+    )
     average = np.average(averages, weights=weights) + sigma2 * np.mean(np.diag(population.missed))
     return Forecast(
         average=float(np.sqrt(max(average, 0.0))),
-        function=float(np.sqrt(function)),
-        observation=float(np.sqrt(function + noise)),
+        function=float(np.sqrt(max(function, 0.0))),
+        observation=float(np.sqrt(max(function, 0.0) + noise)),
         coverage=float(np.average(erf(BAND_WIDTH * np.sqrt(ratio / 2)), weights=share)),
     )
+
+
+class ClientWeights(NamedTuple):
+    """How some clients predict at their new inputs, if a release claims the covariance Σ of θ.
+
+    A client predicts φ(x)ᵀθ̂ + W(y − Fθ̂), so with q = φ(x) − FᵀWᵀ its error is qᵀ(θ̂ − θ) and what is its ``own``, of
+    which this is the variance.
+    """
+
+    W: Array
+    q: Array
+    own: Array
+
+    @classmethod
+    def of(cls, population: Population, some: slice, Sigma: Array) -> ClientWeights:
+        sigma2, h, new = population.coordinates.sigma2, population.h[some], population.new[some]
+        F, V, phi = population.F[some], sigma2 * population.V[some], population.columns[new]
+        cross = sigma2 * population.K[new[:, :, None], h[:, None]].swapaxes(1, 2)
+        W = np.linalg.solve(V + F @ Sigma @ F.swapaxes(1, 2), F @ Sigma @ phi.swapaxes(1, 2) + cross)
+        own = sigma2 * np.diag(population.K)[new] + (W * (V @ W - 2 * cross)).sum(axis=1)
+        return cls(W, phi - W.swapaxes(1, 2) @ F, own)
 
 
 def _along(q: Array, S: Array) -> Array:
