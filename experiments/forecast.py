@@ -34,7 +34,7 @@ from motet.privacy.simulation import SimulatedStudy, World
 from motet.privacy.truths import Truths
 
 RESULTS = Path(__file__).parent / "FORECAST.md"
-EPSILONS, CLIENTS = (0.5, 1.0, 3.0, 10.0), (50, 150, 1000, 3000)
+EPSILONS, CLIENTS = (0.5, 1.0, 3.0, 10.0), (50, 150, 1000)
 RELEASES, JOINING = 5, 1000  # of one budget, while so many clients join
 GOAL = 0.10
 COUNTS = (2, 3, 5, 7, 8, 9, 12, 20)  # values of a client
