@@ -6,9 +6,12 @@ value, text among numbers, a damaged row group) is refused when it is met. A ref
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +21,7 @@ import numpy as np
 
 from motet.arrays import is_finite
 from motet.errors import InvalidData
-from motet.files import MISSING, PARQUET, Table, cell_number, csv_format, is_missing, read
+from motet.files import FORMAT_BYTES, MISSING, PARQUET, Table, cell_number, csv_format, is_missing, read, writing
 from motet.text import first_few, suggestion
 
 MAX_HELD_BYTES = 2**25  # of a CSV that is read at once, with all that ``files.read`` understands
@@ -83,9 +86,13 @@ class Dataset:
         return self.files[0].suffix.lower() in PARQUET
 
     @cached_property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.stat().st_size for file in self.files)
+    def estimated_rows(self) -> int:
+        """How many rows there are, or about so many: a CSV's bytes by those of its first rows."""
+        if self.rows is not None:
+            return self.rows
+        with self.files[0].open("rb") as file:
+            start = file.read(FORMAT_BYTES)
+        return sum(file.stat().st_size for file in self.files) * start.count(b"\n") // max(1, len(start))
 
     def require(self, column: str, option: str = "") -> None:
         """Raises unless there is such a column; ``option`` is how to name another."""
@@ -385,6 +392,44 @@ def _csv_refusal(file: Path, columns: Sequence[str], error: Exception) -> Invali
     if cell:
         return _refusal(where, f"expected a number, got {cell[1]!r:.60}; encode it, or leave it out")
     return _refusal(where, ROW.sub("", text).removeprefix("CSV parse error: "))
+
+
+# --- new tables ---
+
+
+@contextmanager
+def new_table(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A Parquet file that is there at the end, or not at all; yields the function that writes a batch."""
+    arrow = _arrow(path)
+    from pyarrow.parquet import ParquetWriter
+
+    with unfinished(path) as scratch, ExitStack() as stack:
+        writers: list[Any] = []
+
+        def write(batch: Mapping[str, Any]) -> None:
+            table = arrow.table(dict(batch))
+            if not writers:
+                writers.append(stack.enter_context(ParquetWriter(scratch, table.schema)))
+            writers[0].write_table(table.cast(writers[0].schema))
+
+        yield write
+        stack.close()
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` to write a file or a folder to, which gets its own name if the block succeeds."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with writing(path, InvalidData):
+            yield scratch
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            scratch.replace(path)
+    finally:
+        if scratch.is_dir():
+            shutil.rmtree(scratch)
+        scratch.unlink(missing_ok=True)
 
 
 # --- batches ---

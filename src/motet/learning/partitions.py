@@ -22,11 +22,10 @@ from motet.learning.batches import batches
 from motet.learning.engine import MAX_MATRIX_ROWS, check_offset
 from motet.learning.evidence import Evidence, Method
 from motet.learning.information import EVIDENCE_SUMS, Information
-from motet.learning.predictions import predict
-from motet.linalg import blas_limit
+from motet.linalg import blas_limit, square
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import FoldedTasks, Shift, fold, without_inverse
+from motet.model.tasks import Shift, blocks, fold, without_inverse
 from motet.release.disclosed import Disclosed
 from motet.release.estimates import task_coefficients
 from motet.release.file import pack, unpack
@@ -127,6 +126,7 @@ class Part:
 
     rows: Rows
     inputs: Array
+    input: Index  # of every row
     stacks: list[Stack]
     F: Array | None
 
@@ -140,7 +140,8 @@ def information(table: Any, sums: Sums) -> Information:
 def part_of(rows: Rows, sums: Sums) -> Part:
     """All tasks of a table folded and inverted."""
     model = sums.model
-    inputs, folded = _folded(rows, sums)
+    inputs, input, y = _numbered_inputs(rows, sums)
+    folded = fold(rows.task, input, y, rows.noise)
     basis = model.fixed_basis(inputs.shape[1])
     F = None if basis is None else basis.columns(inputs)
     shift = Shift.of(model, model.individual, basis)
@@ -151,15 +152,15 @@ def part_of(rows: Rows, sums: Sums) -> Part:
             refusal = without_inverse(model.individual)
             refusal.tasks = rows.labels[stack.task[~np.isfinite(stack.log_det)]].tolist()
             raise refusal
-    return Part(rows, inputs, stacks, F)
+    return Part(rows, inputs, input, stacks, F)
 
 
-def _folded(rows: Rows, sums: Sums) -> tuple[Array, FoldedTasks]:
+def _numbered_inputs(rows: Rows, sums: Sums) -> tuple[Array, Index, Array]:
+    """The different inputs, the number of every row's, and the outputs less the trend."""
     X = sums.model.rows(rows.X)
     sums.model.check_dimension(X.shape[1])
     first, input = distinct(X)
-    y = rows.y if sums.trend is None else rows.y - sums.trend(X)
-    return X[first] + 0.0, fold(rows.task, input, y, rows.noise)
+    return X[first] + 0.0, input, rows.y if sums.trend is None else rows.y - sums.trend(X)
 
 
 @blas_limit
@@ -242,39 +243,65 @@ def solve(total: Information, sums: Sums, *, method: Method = "REML", dimension:
 # --- what a release says of a table's tasks ---
 
 
-@blas_limit
 def predictions(table: Any, release: Disclosed, fields: Fields) -> Batch:
     """Every row of a table of whole tasks that are in the release, with its task's mean and standard deviation."""
-    part = part_of(Rows.of(table, fields), Sums(release.model, fields))
-    stacks = [(stack, release.model.individual) for stack in part.stacks]
+    part, estimates = _own_estimates(table, release, fields)
     rows = part.rows
-    mean, variance = predict(release, stacks, part.inputs, rows.task, rows.X, True)
+    place = np.searchsorted(estimates.key, rows.task * len(part.inputs) + part.input)
     columns = {name: _array(table, name) for name in (fields.task, *fields.inputs)}
-    return columns | {"mean": mean, "std": release.std(variance)}
+    return columns | {"mean": estimates.mean[place], "std": release.std(estimates.variance[place])}
+
+
+def coefficients(table: Any, release: Disclosed, fields: Fields) -> Batch:
+    """aʲ of every task of a table of whole tasks that are in the release: a row for each of its inputs."""
+    part, estimates = _own_estimates(table, release, fields)
+    task, input = np.divmod(estimates.key, len(part.inputs))
+    inputs = dict(zip(fields.inputs, part.inputs[input].T))
+    return {
+        fields.task: part.rows.labels[task],
+        **inputs,
+        "noise": estimates.noise,
+        "coefficient": estimates.a,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimates:
+    """Of all tasks of a part at their own inputs; ``key`` is task · n + input, ascending."""
+
+    key: Index
+    noise: Array
+    a: Array
+    mean: Array
+    variance: Array
 
 
 @blas_limit
-def coefficients(table: Any, release: Disclosed, fields: Fields) -> Batch:
-    """aʲ of every task of a table of whole tasks that are in the release: a row for each of its inputs."""
+def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part, _Estimates]:
+    """With aʲ = Rʲ(yʲ − Fⱼθ̂), at a task's own inputs the mean is yʲ − λw̄aʲ, its variance λw̄ − (λw̄)²(Rʲ − RʲSⱼⱼRʲ)ᵢᵢ.
+
+    S = FΣFᵀ is taken over all inputs of the part, or by task, whichever is less work.
+    """
     part = part_of(Rows.of(table, fields), Sums(release.model, fields))
-    average = release.average(part.inputs)
-    task, h, noise, a = (
-        np.concatenate([values.ravel() for values in columns])
-        for columns in zip(
-            *(
-                (
-                    np.repeat(stack.task, stack.h.shape[1]),
-                    stack.h,
-                    stack.noise,
-                    task_coefficients(stack.R, stack.y, average[stack.h]),
-                )
-                for stack in part.stacks
-            )
-        )
-    )
-    order = np.argsort(task, kind="stable")
-    inputs = dict(zip(fields.inputs, part.inputs[h[order]].T))
-    return {fields.task: part.rows.labels[task[order]], **inputs, "noise": noise[order], "coefficient": a[order]}
+    F = release.basis.columns(part.inputs)
+    average, W = F @ release.theta, release.posterior.whitened(F)
+    pairs = sum(stack.h.size * stack.h.shape[1] for stack in part.stacks)
+    S = square(W) if len(W) ** 2 <= 4 * pairs else None
+    columns: list[tuple[Array, ...]] = []
+    for stack in part.stacks:
+        for some in stack.parts(stack.h.shape[1] * (2 * stack.h.shape[1] + (W.shape[1] if S is None else 0))):
+            a = task_coefficients(some.R, some.y, average[some.h])
+            if S is None:
+                spread = ((some.R @ W[some.h]) ** 2).sum(axis=-1)
+            else:
+                spread = np.einsum("mij,mij->mi", some.R @ blocks(S, some.h), some.R)
+            noise = release.model.lam * some.noise
+            variance = noise - noise**2 * (np.einsum("mii->mi", some.R) - spread)
+            key = some.task[:, None] * len(part.inputs) + some.h
+            columns.append((key, some.noise, a, some.y - noise * a, variance))
+    joined_columns = [np.concatenate([column.ravel() for column in same]) for same in zip(*columns)]
+    order = np.argsort(joined_columns[0])
+    return part, _Estimates(*(column[order] for column in joined_columns))
 
 
 # --- streams ---
@@ -349,7 +376,7 @@ def _split(waiting: Sequence[Mapping[str, Any]], task: str) -> tuple[Batch, Batc
     return {c: v[first] for c, v in table.items()} | counted, {c: v[second] for c, v in table.items()} | {ROWS_READ: 0}
 
 
-def partition_rows(model: Model, p: int) -> int:
+def rows_of_partition(model: Model, p: int) -> int:
     """How many rows a partition has, so that its arrays stay small."""
     basis = model.fixed_basis(p)
     width = p + (0 if basis is None else 2 * len(basis.prior))
