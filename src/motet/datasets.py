@@ -190,9 +190,7 @@ MISSING_VALUE = "expected a value, got nothing; --skip-missing leaves such rows 
 Place: TypeAlias = Callable[[int], str]  # of a row of a batch
 
 
-def _arrays(
-    batch: Any, place: Place, numbers: Sequence[str], others: Sequence[str], skip_missing: bool
-) -> Batch:
+def _arrays(batch: Any, place: Place, numbers: Sequence[str], others: Sequence[str], skip_missing: bool) -> Batch:
     """A record batch as arrays, without rows that lack something."""
     arrays = {name: _column(batch.column(name), name in numbers) for name in [*others, *numbers]}
     missing = np.zeros(len(batch), dtype=bool)
@@ -344,9 +342,7 @@ def _open_csv(path: Path, files: tuple[Path, ...]) -> Dataset:
     return Dataset(path, files, columns, None)
 
 
-def _csv_batches(
-    file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int
-) -> Iterator[tuple[Any, Place]]:
+def _csv_batches(file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[tuple[Any, Place]]:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -425,6 +421,8 @@ def unfinished(path: Path) -> Iterator[Path]:
             yield scratch
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
+            elif path.exists() and scratch.is_dir():
+                path.unlink()
             scratch.replace(path)
     finally:
         if scratch.is_dir():

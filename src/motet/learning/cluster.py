@@ -7,6 +7,7 @@ else: Dask computes its share again from the file.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,21 +24,20 @@ from motet.datasets import ROWS_READ, Batch, Dataset, Fields, new_table, read_ro
 from motet.errors import EmptyData, InvalidData, MotetError
 from motet.learning.defaults import SAMPLED_INPUTS
 from motet.learning.information import Information
-from motet.learning.partitions import Rows, Solution, Sums, Trend, check_first, information, numbered, solve
+from motet.learning.job import ADDING, FUNCTIONS, PREDICTING, Counts, Job, stages
+from motet.learning.partitions import Rows, Solution, Sums, first_sums, information, numbered, solve
 from motet.linalg import one_core
 from motet.release.disclosed import Disclosed
-
-if TYPE_CHECKING:
-    from motet.learning.table_fit import Counts, Job
 
 LOCAL = "local"
 MEMORY_SHARE = 0.4  # of this machine's memory, that the workers of a local cluster may take before they write to disk
 MAX_WORKER_BYTES = 1_200_000_000
+RETRIES = 3  # of a task whose worker died
 
 
 @contextmanager
 def client_at(dask: Any, scratch: Path | None = None) -> Iterator[Any]:
-    """A client of the scheduler at an address, the client that is given, or one of a cluster of this machine's cores."""
+    """A client of the scheduler at an address, the one that is given, or one of a cluster of this machine's cores."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
@@ -57,6 +57,7 @@ def client_at(dask: Any, scratch: Path | None = None) -> Iterator[Any]:
         cores = os.cpu_count() or 1
         memory = min(MAX_WORKER_BYTES, int(MEMORY_SHARE * psutil.virtual_memory().total / cores))
         settings = {"n_workers": cores, "threads_per_worker": 1, "memory_limit": memory, "dashboard_address": None}
+        settings |= {"silence_logs": logging.ERROR}
         with LocalCluster(**settings, local_directory=scratch, host="127.0.0.1") as cluster, Client(cluster) as client:
             yield client
 
@@ -99,13 +100,13 @@ class Partitions:
 
     @cached_property
     def _delayed(self) -> Any:
-        from dask import delayed
+        from dask.delayed import delayed
 
         return delayed
 
     def map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """The function of every part, where it is; ``shared`` are its other arguments."""
-        arguments = [self._delayed(one, traverse=False) for one in shared]
+        arguments = [self.client.scatter(one, broadcast=True) for one in shared]
         return [self._delayed(_on_one_core)(function, part, *arguments) for part in self.parts]
 
     def added(self, values: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
@@ -116,15 +117,10 @@ class Partitions:
             level = pairs + level[len(level) - len(level) % 2 :]
         return level[0]
 
-    def compute(self, *values: Any, advance: Callable[[int], object] = lambda rows: None, rows: int = 0) -> list[Any]:
-        """The values, here; ``advance`` hears of ``rows`` in all."""
-        from distributed import as_completed
-
-        futures = self.client.compute(list(values), retries=3)
+    def compute(self, *values: Any) -> list[Any]:
+        """The values, here."""
         with refusals():
-            for _ in as_completed(futures):
-                advance(rows // len(futures))
-            return list(self.client.gather(futures))
+            return list(self.client.gather(self.client.compute(list(values), retries=RETRIES)))
 
 
 def _frame(place: tuple[Path, int], *, fields: Fields, skip_missing: bool = False) -> Any:
@@ -180,8 +176,6 @@ def refusals() -> Iterator[None]:
 
 def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tuple[Solution, Counts, Array]:
     """As one pass would do it, for rows in any order."""
-    from motet.learning.table_fit import ADDING, PREDICTING, Counts, stages
-
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
         client = stack.enter_context(client_at(LOCAL if dask is None else dask, scratch))
@@ -208,8 +202,7 @@ def _first_look(job: Job) -> tuple[Sums, Array]:
     for batch in job.dataset.batches(job.fields.numbers, [job.fields.task], skip_missing=job.skip_missing):
         rows = Rows.of(batch, job.fields)
         if len(rows.y):
-            check_first(rows, job.model)
-            return Sums(job.model, job.fields, Trend.of(rows, job.model)), rows.X[:SAMPLED_INPUTS]
+            return first_sums(rows, job.model, job.fields), rows.X[:SAMPLED_INPUTS]
     raise EmptyData(f"{job.dataset.path.name}: every row has a missing value")
 
 
@@ -230,15 +223,13 @@ def _write(partitions: Partitions, kind: str, path: Path, release: Disclosed) ->
     with unfinished(path) as folder:
         folder.mkdir(parents=True)
         names = [folder / f"part-{k:05d}.parquet" for k in range(len(partitions.parts))]
-        shared = partitions._delayed(release, traverse=False)
+        shared = partitions.client.scatter(release, broadcast=True)
         write = partitions._delayed(_written)
         written = [write(part, name, kind, shared, partitions.fields) for part, name in zip(partitions.parts, names)]
         partitions.compute(*written)
 
 
 def _written(table: Any, name: Path, kind: str, release: Disclosed, fields: Fields) -> int:
-    from motet.learning.table_fit import FUNCTIONS
-
     if len(table):
         with one_core, new_table(name) as write:
             batch: Batch = FUNCTIONS[kind](table, release, fields)

@@ -102,7 +102,7 @@ def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
 def basis(
     given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS, count: int = LANDMARKS
 ) -> BasisSpec | None:
-    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or ``count`` landmarks.
+    """The one that grows, up to ``most`` different inputs; above, a linear kernel's columns, or ``count`` landmarks.
 
     Levels that only have a name always grow: none of them tells of another.
     """

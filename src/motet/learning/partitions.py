@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from motet.datasets import ROWS_READ, Batch, Fields, joined
 from motet.errors import EmptyData, InvalidData, InvalidModel
 from motet.learning.batches import Batch as Stack
 from motet.learning.batches import batches
+from motet.learning.defaults import SAMPLED_INPUTS
 from motet.learning.engine import MAX_MATRIX_ROWS, check_offset
 from motet.learning.evidence import Evidence, Method
 from motet.learning.information import EVIDENCE_SUMS, Information
@@ -240,6 +242,24 @@ def solve(total: Information, sums: Sums, *, method: Method = "REML", dimension:
     return Solution(release, evidence, total, posterior)
 
 
+def solve_stream(tables: Iterator[Any], model: Model, fields: Fields) -> tuple[Solution, Array]:
+    """The fit of a stream of tables, which is read once; and the inputs of some of its rows."""
+    first = next(tables, None)
+    if first is None:
+        raise EmptyData("nothing to learn: expected at least one complete row")
+    rows = Rows.of(first, fields)
+    sums = first_sums(rows, model, fields)
+    return solve(total(chain([first], tables), sums), sums), rows.X[:SAMPLED_INPUTS]
+
+
+def first_sums(rows: Rows, model: Model, fields: Fields) -> Sums:
+    """What to sum, by the first rows."""
+    basis = model.fixed_basis(rows.X.shape[1])
+    if basis is not None and not len(basis.landmarks):
+        check_offset(rows.X, basis.slopes)
+    return Sums(model, fields, Trend.of(rows, model))
+
+
 # --- what a release says of a table's tasks ---
 
 
@@ -369,7 +389,8 @@ def _split(waiting: Sequence[Mapping[str, Any]], task: str) -> tuple[Batch, Batc
         return None
     begin = len(last) - int(np.argmin(last[::-1]))
     if not last[:begin].any():  # as it is if rows of a task lie together: then a cut is a view
-        first, second = slice(None, begin), slice(begin, None)
+        first: Any = slice(None, begin)
+        second: Any = slice(begin, None)
     else:
         first, second = ~last, last
     counted = {ROWS_READ: table.pop(ROWS_READ, 0)}
@@ -381,13 +402,6 @@ def rows_of_partition(model: Model, p: int) -> int:
     basis = model.fixed_basis(p)
     width = p + (0 if basis is None else 2 * len(basis.prior))
     return int(np.clip(NUMBERS_PER_PARTITION // max(1, width + 16), MIN_ROWS, MAX_ROWS))
-
-
-def check_first(rows: Rows, model: Model) -> None:
-    """Raises for inputs that would cost a linear bias its digits."""
-    basis = model.fixed_basis(rows.X.shape[1])
-    if basis is not None and not len(basis.landmarks):
-        check_offset(rows.X, basis.slopes)
 
 
 # --- as bytes, for engines that carry nothing else ---
@@ -407,5 +421,3 @@ def from_bytes(data: bytes) -> Information:
     tasks = arrays["tasks"].astype(np.intp)
     numbers = {name: header[name] for name in EVIDENCE_SUMS}
     return Information(arrays["G"], arrays["g"], arrays.get("inputs"), tasks, **numbers)
-
-

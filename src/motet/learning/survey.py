@@ -1,12 +1,12 @@
 """A first look at a table that is too large to hold: how many different inputs it has, and a sample of its tasks.
 
-Settings are chosen on the sample. It has all rows of its tasks, so that it tells shifts from noise as the table does; of
-a task with very many rows, some of them.
+Settings are chosen on the sample. It has all rows of its tasks, so that it tells shifts from noise as the table does;
+of a task with very many rows, some of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -31,6 +31,7 @@ class Survey:
     fields: Fields
     limit: int = TUNING_ROWS
     rows: int = 0
+    left_out: int = 0
     tasks_in: int = 1
     _batches: list[Batch] = field(default_factory=list)
     _inputs: dict[bytes, int] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Survey:
         *,
         limit: int = TUNING_ROWS,
         skip_missing: bool = False,
-        advance: Callable[[int], object] = lambda rows: None,
+        advance: Callable[[int], object] = int,
     ) -> Survey:
         survey = cls(fields, limit)
         for batch in dataset.batches(fields.numbers, [fields.task], skip_missing=skip_missing):
@@ -53,6 +54,7 @@ class Survey:
 
     def add(self, batch: Batch) -> None:
         self.rows += len(batch[self.fields.task])
+        self.left_out += batch[ROWS_READ] - len(batch[self.fields.task])
         if len(self._inputs) <= MAX_GROWING_INPUTS:
             match(np.column_stack([batch[name] for name in self.fields.inputs]), self._inputs)
         self._batches.append(_thinned(_chosen(batch, self.fields.task, self.tasks_in), self.fields.task))
@@ -122,10 +124,3 @@ def _thinned(batch: Batch, task: str) -> Batch:
 
 def _only(batch: Batch, which: Array) -> Batch:
     return {name: values[which] for name, values in batch.items() if name != ROWS_READ}
-
-
-def stages(report: Callable[[str, int], object] | None, name: str) -> Callable[[int], object]:
-    """The function that tells of rows read in a stage of the work."""
-    return (lambda rows: None) if report is None else (lambda rows: report(name, rows))
-
-

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +15,26 @@ import numpy as np
 from sklearn.base import clone
 
 from motet.arrays import Array
-from motet.datasets import ROWS_READ, Batch, Dataset, Fields, ahead, new_table
+from motet.datasets import Batch, Dataset, Fields, ahead, new_table
 from motet.errors import EmptyData, InvalidData
 from motet.files import check_new
 from motet.learning import defaults
 from motet.learning.evidence import Evidence
+from motet.learning.job import ADDING, FUNCTIONS, PREDICTING, READING, Counts, Job, Report, counted, stages
 from motet.learning.partitions import (
     NotGrouped,
     Rows,
     Solution,
-    Sums,
-    Trend,
-    check_first,
-    coefficients,
-    predictions,
     rows_of_partition,
-    solve,
-    total,
+    solve_stream,
     whole_tasks,
 )
 from motet.learning.regressor import MixedEffectRegressor, tune
 from motet.learning.search import Step
-from motet.learning.survey import TUNING_ROWS, Survey, stages
+from motet.learning.survey import TUNING_ROWS, Survey
 from motet.learning.tuning import Tuning
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed
-
-Report = Callable[[str, int], object]  # a stage of the work, and how many rows more are done
-READING, ADDING, PREDICTING = "Reading", "Adding", "Predicting"  # stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +100,10 @@ def fit_table(
     """Fit a Parquet or CSV file or folder that need not fit into memory.
 
     ``task``, ``target``, ``inputs`` and ``noise`` are columns; by default all others are inputs. The settings are those
-    of ``model``; without one they are chosen by a ``regressor`` on about ``tuning_rows`` rows of some tasks. Predictions
-    at all rows, and the coefficients aʲ of all tasks, are written as Parquet if a file is given. ``partition_rows`` are
-    held at once; by default as many as keep the arrays of the model small. ``dask`` is a scheduler's address, a ``distributed.Client``, or "local" for a cluster of this machine's cores.
+    of ``model``; without one a ``regressor`` chooses them on about ``tuning_rows`` rows of some tasks. Predictions at
+    all rows, and the coefficients aʲ of all tasks, are written as Parquet if a file is given. ``partition_rows`` are
+    held at once; by default as many as keep the arrays of the model small. ``dask`` is a scheduler's address, a
+    ``distributed.Client``, or "local" for a cluster of this machine's cores.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(Path(data))
     fields = fields_of(dataset, task, target, inputs, noise)
@@ -122,7 +114,9 @@ def fit_table(
     if model is None:
         advance = stages(report, READING)
         survey = Survey.of(dataset, fields, limit=tuning_rows, skip_missing=skip_missing, advance=advance)
-        model, tuning, sample = tuned(survey, regressor or MixedEffectRegressor(), landmarks, report_step)
+        model, tuning, sample = tuned(
+            survey, regressor or MixedEffectRegressor(), landmarks=landmarks, report=report_step
+        )
     rows = partition_rows or rows_of_partition(model, len(fields.inputs))
     job = Job(dataset, fields, model, rows, skip_missing, report)
     done = None if dask is not None else _streamed(job, outputs)
@@ -143,26 +137,6 @@ def fit_table(
         0 if sample is None else len(sample.y),
         counts.shuffled,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A table to fit, with all settings."""
-
-    dataset: Dataset
-    fields: Fields
-    model: Model
-    partition_rows: int
-    skip_missing: bool = False
-    report: Report | None = None
-
-
-@dataclass
-class Counts:
-    rows: int = 0
-    tasks: int = 0
-    left_out: int = 0
-    shuffled: bool = False
 
 
 def fields_of(dataset: Dataset, task: str, target: str, inputs: Any = None, noise: str | None = None) -> Fields:
@@ -186,7 +160,11 @@ def fields_of(dataset: Dataset, task: str, target: str, inputs: Any = None, nois
 
 
 def tuned(
-    survey: Survey, regressor: MixedEffectRegressor, landmarks: int, report: Callable[[Step], None] | None = None
+    survey: Survey,
+    regressor: MixedEffectRegressor,
+    *,
+    landmarks: int = defaults.LANDMARKS,
+    report: Callable[[Step], None] | None = None,
 ) -> tuple[Model, Tuning | None, Rows]:
     """Settings chosen on the survey's sample, with a basis for all inputs of the table."""
     rows = survey.sample
@@ -211,38 +189,18 @@ def _streamed(job: Job, outputs: dict[str, Path]) -> tuple[Solution, Counts, Arr
     """The fit of a table in which rows of a task lie together; None if they do not."""
     counts = Counts()
     try:
-        stream = _tables(job, ADDING, counts)
-        first = next(stream)
-        rows = Rows.of(first, job.fields)
-        check_first(rows, job.model)
-        sums = Sums(job.model, job.fields, Trend.of(rows, job.model))
-        solution = solve(total(chain([first], stream), sums), sums)
+        solution, some = solve_stream(_tables(job, ADDING, counts), job.model, job.fields)
     except NotGrouped:
         return None
     write_outputs(job, solution.release, outputs, lambda: _tables(job, PREDICTING, Counts()))
-    return solution, counts, rows.X[: defaults.SAMPLED_INPUTS]
+    return solution, counts, some
 
 
 def _tables(job: Job, stage: str, counts: Counts) -> Iterator[Batch]:
-    """Whole tasks, counted and reported."""
-    fields, advance = job.fields, stages(job.report, stage)
+    fields = job.fields
     batches = ahead(job.dataset.batches(fields.numbers, [fields.task], skip_missing=job.skip_missing))
-    for table in whole_tasks(batches, fields.task, job.partition_rows):
-        rows, read = len(table[fields.task]), table.pop(ROWS_READ)
-        counts.rows += rows
-        counts.left_out += read
-        counts.tasks += len(np.unique(table[fields.task])) if rows else 0
-        yield table
-        advance(read)
-    counts.left_out -= counts.rows
-    if not counts.rows:
-        raise EmptyData(f"{job.dataset.path.name}: every row has a missing value")
-
-
-FUNCTIONS: dict[str, Callable[[Any, Disclosed, Fields], Batch]] = {
-    "predictions": predictions,
-    "coefficients": coefficients,
-}
+    tables = whole_tasks(batches, fields.task, job.partition_rows)
+    return counted(tables, fields.task, counts, stages(job.report, stage))
 
 
 def write_outputs(
