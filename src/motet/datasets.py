@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ from motet.text import first_few, suggestion
 
 MAX_HELD_BYTES = 2**25  # of a CSV that is read at once, with all that ``files.read`` understands
 CSV_BLOCK_BYTES = 2**24
+ROWS_PER_PART = 50_000  # of a table of cells
 ROW = re.compile(r"Row #(\d+): ?")
 CSV_COLUMN = re.compile(r"In CSV column #(\d+): ?")
 CELL = re.compile(r"invalid value '(.*)'", re.S)
@@ -74,16 +75,16 @@ class Dataset:
     @classmethod
     def open(cls, path: Path) -> Dataset:
         files = _files(path)
-        if files[0].suffix.lower() in PARQUET:
+        if _is_parquet(files[0]):
             return _open_parquet(path, files)
         if len(files) == 1 and files[0].stat().st_size <= MAX_HELD_BYTES:
             table = read(files[0])
             return cls(path, files, table.columns, len(table.rows), table)
         return _open_csv(path, files)
 
-    @property
+    @cached_property
     def is_parquet(self) -> bool:
-        return self.files[0].suffix.lower() in PARQUET
+        return _is_parquet(self.files[0])
 
     @cached_property
     def estimated_rows(self) -> int:
@@ -144,6 +145,14 @@ def _files(path: Path) -> tuple[Path, ...]:
     if len(kinds) > 1:
         raise InvalidData(f"{path}: expected files of one format, got Parquet and CSV; keep one of them")
     return files
+
+
+def _is_parquet(file: Path) -> bool:
+    """By its name, or by its first bytes."""
+    if file.suffix.lower() in PARQUET:
+        return True
+    with file.open("rb") as opened:
+        return opened.read(4) == b"PAR1"
 
 
 def _is_hidden(path: Path) -> bool:
@@ -388,6 +397,35 @@ def _csv_refusal(file: Path, columns: Sequence[str], error: Exception) -> Invali
     if cell:
         return _refusal(where, f"expected a number, got {cell[1]!r:.60}; encode it, or leave it out")
     return _refusal(where, ROW.sub("", text).removeprefix("CSV parse error: "))
+
+
+# --- tables of cells, in parts ---
+
+
+def table_parts(path: Path, rows: int = ROWS_PER_PART) -> Iterator[Table]:
+    """A table as ``files.read`` has it, in parts; a small CSV is one part."""
+    files = _files(path)
+    if not _is_parquet(files[0]):
+        if len(files) == 1 and files[0].stat().st_size <= MAX_HELD_BYTES:
+            yield read(files[0])
+            return
+        dataset = _open_csv(path, files)
+    else:
+        dataset = _open_parquet(path, files)
+    for file in files:
+        begin = 1 if dataset.is_parquet else 2  # a CSV's header is row 1
+        read_file = _parquet_batches if dataset.is_parquet else _csv_batches
+        for batch, _ in read_file(file, [column for column in dataset.columns if column], [], rows):
+            cells = [list(row) for row in zip(*(batch.column(name).to_pylist() for name in batch.schema.names))]
+            yield Table(file.name, list(batch.schema.names), cells, list(range(begin, begin + len(cells))))
+            begin += len(cells)
+
+
+def whole_table(parts: Iterable[Table]) -> Table:
+    """All parts as one."""
+    every = list(parts)
+    rows, numbers = ([row for part in every for row in getattr(part, name)] for name in ("rows", "numbers"))
+    return replace(every[0], rows=rows, numbers=numbers)
 
 
 # --- new tables ---
