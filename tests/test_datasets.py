@@ -14,7 +14,7 @@ from motet.errors import InvalidData
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-NUMBERS = ["x", "y"]
+FIELDS = Fields("user", "y", ("x",))
 
 
 def parquet(path: Path, rows: int = 1000, group: int = 300, **changes: Any) -> Path:
@@ -24,7 +24,7 @@ def parquet(path: Path, rows: int = 1000, group: int = 300, **changes: Any) -> P
 
 
 def read(path: Path, **options: Any) -> Any:
-    return joined(list(Dataset.open(path).batches(NUMBERS, ["user"], **options)))
+    return joined(list(Dataset.open(path).batches(FIELDS, **options)))
 
 
 def csv(path: Path, text: str) -> Path:
@@ -99,7 +99,7 @@ def test_malformed_parquet_is_refused_before_work(tmp_path: Path) -> None:
         (tmp_path / "nothing.parquet", "no such file"),
     ):
         with pytest.raises(InvalidData, match=text):
-            next(Dataset.open(path).batches(NUMBERS, ["user"]))
+            next(Dataset.open(path).batches(FIELDS))
 
 
 def test_a_folder_with_two_schemas_is_refused(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_nulls_and_damage_are_refused_at_the_row_group(tmp_path: Path) -> None:
     good = parquet(tmp_path / "good.parquet", y=np.random.default_rng(0).normal(size=1000))
     column = pq.ParquetFile(good).metadata.row_group(2).column(2)
     data = bytearray(good.read_bytes())
-    middle = column.data_page_offset + column.total_compressed_size // 2
-    data[middle : middle + 16] = bytes(16)
+    end = column.dictionary_page_offset + column.total_compressed_size
+    data[end - 20 : end] = bytes(20)
     good.write_bytes(data)
     with pytest.raises(InvalidData, match=r"good\.parquet, row group 3 of 4: cannot be read"):
         read(good)
@@ -143,12 +143,17 @@ def test_a_new_table_is_there_at_the_end_or_not_at_all(tmp_path: Path) -> None:
         write({"a": np.arange(2)})
         assert not out.exists()
     assert pq.read_table(out)["a"].to_pylist() == [0, 1, 2, 0, 1]
-    with pytest.raises(pa.ArrowInvalid), new_table(tmp_path / "half.parquet") as write:
-        for values in (np.arange(3), np.array(["text"])):
-            write({"a": values})
+    with pytest.raises(pa.ArrowInvalid):
+        write_both(tmp_path / "half.parquet", np.arange(3), np.array(["text"]))
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
     with pytest.raises(InvalidData, match="cannot write"), new_table(tmp_path / "nowhere" / "x.parquet") as write:
         write({"a": np.arange(3)})
+
+
+def write_both(path: Path, *columns: Any) -> None:
+    with new_table(path) as write:
+        for values in columns:
+            write({"a": values})
 
 
 def test_parts_are_the_table(tmp_path: Path, any_csv: str) -> None:

@@ -48,6 +48,7 @@ NOT_RUN = {  # pages that predict nothing while tests run, and why
     "notation": "symbols",
     "page": "in a browser, which tests/web runs",
     "reproduce": "the article's figures, which motet reproduce prints beside its own",
+    "scale": "a cluster and large files of the reader's own; its Python is run",
     "security": "promises and attacks",
 }
 NAMES = {command.__name__ for command, _ in COMMANDS}

@@ -101,31 +101,29 @@ class Dataset:
             hint = suggestion(column, self.columns) or (f"; name another, {option} COLUMN" if option else "")
             raise InvalidData(f"{self.path.name}: no column {column!r}; got {first_few(self.columns)}{hint}")
 
-    def check(self, numbers: Sequence[str], others: Sequence[str] = ()) -> None:
-        """Raises unless these columns are there, with types that can be numbers; before any row is read."""
-        for column in [*others, *numbers]:
+    def check(self, fields: Fields) -> None:
+        """Raises unless the columns are there, with types that can be numbers; before any row is read."""
+        for column in fields.names:
             self.require(column)
         if self.is_parquet:
             schema = _parquet_file(self.files[0]).schema_arrow
-            for column in numbers:
+            for column in fields.numbers:
                 if (kind := _not_numbers(schema.field(column).type)) is not None:
                     raise _refusal(f"{self.files[0].name}, column {column}", f"expected numbers, got {kind}")
 
-    def batches(
-        self, numbers: Sequence[str], others: Sequence[str] = (), *, rows: int = 2**18, skip_missing: bool = False
-    ) -> Iterator[Batch]:
-        """All rows in batches of at most about ``rows``: ``numbers`` as floats, ``others`` as they are.
+    def batches(self, fields: Fields, *, rows: int = 2**18, skip_missing: bool = False) -> Iterator[Batch]:
+        """All rows in batches of at most about ``rows``: numbers as floats, labels of tasks as they are.
 
-        A row that lacks one of them is refused, or with ``skip_missing`` left out; ``rows_read`` of a batch counts it.
+        A row that lacks one of them is refused, or with ``skip_missing`` left out; ``ROWS_READ`` of a batch counts it.
         """
-        self.check(numbers, others)
+        self.check(fields)
         if self.table is not None:
-            yield from _held_batches(self.table, numbers, others, skip_missing)
+            yield _held_batch(self.table, fields, skip_missing)
             return
         read_file = _parquet_batches if self.is_parquet else _csv_batches
         for file in self.files:
-            for batch, place in read_file(file, [*others, *numbers], numbers, rows):
-                yield _arrays(batch, place, numbers, others, skip_missing)
+            for batch, place in read_file(file, fields.names, fields.numbers, rows):
+                yield _arrays(batch, place, fields, skip_missing)
 
 
 ROWS_READ = "rows read"  # in a batch: how many rows it was made of, those left out included
@@ -167,17 +165,20 @@ def _refusal(where: str, what: str) -> InvalidData:
 # --- a small CSV ---
 
 
-def _held_batches(table: Table, numbers: Sequence[str], others: Sequence[str], skip_missing: bool) -> Iterator[Batch]:
+def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
     """All of it at once."""
-    floats = {column: _floats(table, column) for column in numbers}
-    absent = {column: [is_missing(cell) for cell in table.cells(column)] for column in [*others, *numbers]}
+    floats = {column: _floats(table, column) for column in fields.numbers}
+    absent = {column: [is_missing(cell) for cell in table.cells(column)] for column in fields.names}
     missing = np.any(list(absent.values()), axis=0)
     if missing.any() and not skip_missing:
         k = int(np.argmax(missing))
         raise table.refusal(k, next(column for column in absent if absent[column][k]), MISSING_VALUE)
+    if fields.noise is not None and (wrong := floats[fields.noise] <= 0).any():
+        raise table.refusal(int(np.argmax(wrong)), fields.noise, NOT_POSITIVE)
     complete = np.flatnonzero(~missing)
-    texts = {column: np.array(table.only(complete).texts(column), dtype=object) for column in others}
-    yield texts | {column: floats[column][complete] for column in numbers} | {ROWS_READ: len(missing)}
+    labels = np.array(table.only(complete).texts(fields.task), dtype=object)
+    numbers = {column: values[complete] for column, values in floats.items()}
+    return {fields.task: labels, **numbers, ROWS_READ: len(missing)}
 
 
 def _floats(table: Table, column: str) -> Any:
@@ -191,6 +192,7 @@ def _floats(table: Table, column: str) -> Any:
     return np.array(floats)
 
 
+NOT_POSITIVE = "expected a variance above 0"
 MISSING_VALUE = "expected a value, got nothing; --skip-missing leaves such rows out"
 
 
@@ -199,18 +201,23 @@ MISSING_VALUE = "expected a value, got nothing; --skip-missing leaves such rows 
 Place: TypeAlias = Callable[[int], str]  # of a row of a batch
 
 
-def _arrays(batch: Any, place: Place, numbers: Sequence[str], others: Sequence[str], skip_missing: bool) -> Batch:
+def _arrays(batch: Any, place: Place, fields: Fields, skip_missing: bool) -> Batch:
     """A record batch as arrays, without rows that lack something."""
-    arrays = {name: _column(batch.column(name), name in numbers) for name in [*others, *numbers]}
-    missing = np.zeros(len(batch), dtype=bool)
-    for name, values in arrays.items():
-        absent = np.isnan(values) if name in numbers else _nulls(batch.column(name))
-        if absent.any() and not skip_missing:
-            raise _refusal(f"{place(int(np.argmax(absent)))}, column {name}", MISSING_VALUE)
-        missing |= absent
-        if name in numbers and not (good := is_finite(values) | absent).all():
+    arrays = {name: _column(batch.column(name), name in fields.numbers) for name in fields.names}
+    absent = {
+        name: np.isnan(values) if name in fields.numbers else _nulls(batch.column(name))
+        for name, values in arrays.items()
+    }
+    missing = np.any(list(absent.values()), axis=0)
+    if missing.any() and not skip_missing:
+        k = int(np.argmax(missing))
+        raise _refusal(f"{place(k)}, column {next(name for name in absent if absent[name][k])}", MISSING_VALUE)
+    for name in fields.numbers:
+        if not (good := is_finite(arrays[name]) | absent[name]).all():
             k = int(np.argmin(good))
-            raise _refusal(f"{place(k)}, column {name}", f"expected a finite number, got {values[k]}")
+            raise _refusal(f"{place(k)}, column {name}", f"expected a finite number, got {arrays[name][k]}")
+    if fields.noise is not None and (wrong := arrays[fields.noise] <= 0).any():
+        raise _refusal(f"{place(int(np.argmax(wrong)))}, column {fields.noise}", NOT_POSITIVE)
     if missing.any():
         arrays = {name: values[~missing] for name, values in arrays.items()}
     return arrays | {ROWS_READ: len(missing)}
@@ -311,7 +318,7 @@ def read_row_group(place: tuple[Path, int], fields: Fields, skip_missing: bool =
     """The rows of one of the ``row_groups``."""
     file, group = place
     found = [
-        _arrays(batch, where, fields.numbers, [fields.task], skip_missing)
+        _arrays(batch, where, fields, skip_missing)
         for batch, where in _parquet_batches(file, fields.names, fields.numbers, 2**30, [group])
     ]
     return joined(found)

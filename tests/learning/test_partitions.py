@@ -154,8 +154,8 @@ def test_a_stream_is_cut_between_tasks(labels: str) -> None:
 
 def test_a_task_that_comes_back_is_noticed() -> None:
     rows = table()
-    order = np.r_[10:400, 0:10]  # the first task's rows are last
-    with pytest.raises(NotGrouped, match=r"task np\.int64\(0\)|task 0"):
+    order = np.r_[3:400, 0:3]  # some of the first task's rows are last
+    with pytest.raises(NotGrouped, match="rows of task 0 do not lie together"):
         list(whole_tasks(batches({name: values[order] for name, values in rows.items()}, 20), "user", 50))
     shuffled = np.random.default_rng(0).permutation(400)
     one_table = list(whole_tasks(batches({name: values[shuffled] for name, values in rows.items()}, 20), "user", 1000))
@@ -204,7 +204,7 @@ def test_the_slope_of_the_evidence_is_a_sum_over_partitions(model: Model, method
     for name in ("gradient", "information", "cross"):
         expected = getattr(at_once, name)
         np.testing.assert_allclose(getattr(summed, name), expected, atol=1e-9 * np.abs(expected).max())
-    assert (summed.free, summed.sigma2) == (at_once.free, pytest.approx(at_once.sigma2))
+    assert summed.free == at_once.free
     assert search.value(components) == pytest.approx(at_once.log_evidence, rel=1e-10)
 
 

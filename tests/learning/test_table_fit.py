@@ -23,7 +23,7 @@ from motet.learning.table_fit import fit_table
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 MODEL = Model(RBF(1.0), DotProduct(1.0), 0.5, 0.1, "linear")
-COLUMNS = {"task": "user", "target": "rating"}
+COLUMNS: dict[str, Any] = {"task": "user", "target": "rating"}
 
 
 def columns(tasks: int = 300, each: int = 6, inputs: int | None = 40) -> dict[str, Any]:
@@ -62,10 +62,8 @@ def test_one_pass_is_the_fit_in_memory(tmp_path: Path, basis: Landmarks | None) 
     data = columns()
     model = Model(RBF(1.0), DotProduct(1.0), 0.5, 0.1, "linear", basis)
     path, engine = written(tmp_path / "t.parquet", data), held(model, data)
-    told, outputs = (
-        list[tuple[str, int]](),
-        {"predictions": tmp_path / "p.parquet", "coefficients": tmp_path / "c.parquet"},
-    )
+    told = list[tuple[str, int]]()
+    outputs: dict[str, Any] = {kind: tmp_path / f"{kind}.parquet" for kind in ("predictions", "coefficients")}
     done = motet.fit_table(
         path, **COLUMNS, model=model, partition_rows=200, report=lambda *one: told.append(one), **outputs
     )

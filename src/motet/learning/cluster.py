@@ -139,7 +139,7 @@ def _as_parquet(job: Job, scratch: Path) -> Dataset:
     """A CSV as Parquet, which can be read from anywhere in it."""
     path = scratch / "rows.parquet"
     with new_table(path) as write:
-        batches = job.dataset.batches(job.fields.numbers, [job.fields.task], skip_missing=job.skip_missing)
+        batches = job.dataset.batches(job.fields, skip_missing=job.skip_missing)
         for batch in batches:
             batch.pop(ROWS_READ)
             write(batch)
@@ -199,7 +199,7 @@ def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tupl
 
 def _first_look(job: Job) -> tuple[Sums, Array]:
     """What to sum, by the first rows."""
-    for batch in job.dataset.batches(job.fields.numbers, [job.fields.task], skip_missing=job.skip_missing):
+    for batch in job.dataset.batches(job.fields, skip_missing=job.skip_missing):
         rows = Rows.of(batch, job.fields)
         if len(rows.y):
             return first_sums(rows, job.model, job.fields), rows.X[:SAMPLED_INPUTS]

@@ -346,7 +346,7 @@ class Closed:
             place = np.searchsorted(level, keys)
             place[place == len(level)] = 0
             if (again := level[place] == keys).any():
-                label = labels[np.argsort(_keys(labels), kind="stable")[np.argmax(again)]]
+                label = labels.tolist()[np.argsort(_keys(labels), kind="stable")[np.argmax(again)]]
                 raise NotGrouped(f"rows of task {label!r} do not lie together: sort the table by its tasks")
         while self._levels and len(self._levels[-1]) < 2 * len(keys):
             keys = np.concatenate([self._levels.pop(), keys])
@@ -393,8 +393,9 @@ def _split(waiting: Sequence[Mapping[str, Any]], task: str) -> tuple[Batch, Batc
         second: Any = slice(begin, None)
     else:
         first, second = ~last, last
-    counted = {ROWS_READ: table.pop(ROWS_READ, 0)}
-    return {c: v[first] for c, v in table.items()} | counted, {c: v[second] for c, v in table.items()} | {ROWS_READ: 0}
+    read = {ROWS_READ: table.pop(ROWS_READ)} if ROWS_READ in table else {}
+    whole, rest = ({column: values[which] for column, values in table.items()} for which in (first, second))
+    return whole | read, rest | dict.fromkeys(read, 0)
 
 
 def rows_of_partition(model: Model, p: int) -> int:

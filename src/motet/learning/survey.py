@@ -47,7 +47,7 @@ class Survey:
         advance: Callable[[int], object] = int,
     ) -> Survey:
         survey = cls(fields, limit)
-        for batch in dataset.batches(fields.numbers, [fields.task], skip_missing=skip_missing):
+        for batch in dataset.batches(fields, skip_missing=skip_missing):
             survey.add(batch)
             advance(batch[ROWS_READ])
         return survey

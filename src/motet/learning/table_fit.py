@@ -155,7 +155,7 @@ def fields_of(dataset: Dataset, task: str, target: str, inputs: Any = None, nois
             role = "the column of tasks" if column == task else "the column of outputs"
             raise InvalidData(f"--inputs has {column!r}, which is {role}: leave it out")
     fields = Fields(task, target, tuple(inputs), noise)
-    dataset.check(fields.numbers, [task])
+    dataset.check(fields)
     return fields
 
 
@@ -198,7 +198,7 @@ def _streamed(job: Job, outputs: dict[str, Path]) -> tuple[Solution, Counts, Arr
 
 def _tables(job: Job, stage: str, counts: Counts) -> Iterator[Batch]:
     fields = job.fields
-    batches = ahead(job.dataset.batches(fields.numbers, [fields.task], skip_missing=job.skip_missing))
+    batches = ahead(job.dataset.batches(fields, skip_missing=job.skip_missing))
     tables = whole_tasks(batches, fields.task, job.partition_rows)
     return counted(tables, fields.task, counts, stages(job.report, stage))
 
