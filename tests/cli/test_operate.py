@@ -183,3 +183,29 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         assert run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", -1).code == 2
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "p.zip").exists()
+
+
+# --- another database ---
+
+
+def test_a_study_is_moved_and_told_where(tmp_path: Path, postgres_url: str) -> None:
+    with private(tmp_path) as study:
+        path = study.study.path
+        assert study.release() == [3]
+    moved = good(run("migrate", path, postgres_url))
+    assert moved.startswith("Growth is moved: 5 examples of 3 clients, and all else.\n")
+    assert f'[store]\nurl = "{postgres_url}"\n' in moved
+    check_mistakes(
+        ("was moved to postgresql+psycopg://motet@127.0.0.1", ["serve", path, "--port", 0]),
+        ("end that one first", ["migrate", path, "sqlite:///other.db"]),
+        ('store.url: expected "sqlite', ["migrate", path, "mysql://me:secret@h/d"]),
+    )
+    there = tmp_path / "there.toml"
+    there.write_text(f'{path.read_text(encoding="utf-8")}[store]\nurl = "{postgres_url}"\n', encoding="utf-8")
+    assert json.loads(good(run("verify", there, "--json")))["ok"]
+    assert json.loads(good(run("export", there, "ann")))["removed"] == ["1"]
+    assert "with releases up to 3" in good(run("backup", there, tmp_path / "b.zip"))
+    assert "with releases up to 3" in good(run("restore", tmp_path / "b.zip", tmp_path / "restored"))
+    back = good(run("migrate", there, "sqlite:///back.db", "--json"))
+    assert json.loads(back) == {"url": f"sqlite:///{tmp_path}/back.db", "clients": 3, "examples": 5, "again": False}
+    assert "Growth was moved before." in good(run("migrate", there, f"sqlite:///{tmp_path}/back.db"))

@@ -197,13 +197,13 @@ def test_workers_share_an_address_their_metrics_and_their_end(tmp_path: Path, po
         for _ in range(6):  # whichever of them answers
             with httpx.Client(headers=headers, timeout=END) as http:
                 assert 'motet_examples_total{outcome="accepted"} 60.0' in http.get(f"{running.url}/metrics").text
-        workers = [child for child in children(running.process.pid) if b"worker" in command_line(child)]
+        workers = [child for child in children(running.process.pid) if b"\0worker\0" in command_line(child)]
         assert len(workers) == 2
         os.kill(workers[0], signal.SIGKILL)
         for k in range(60, 80):
             send_one(running, people[k % 4].token, k)
         poll(
-            lambda: sum(b"worker" in command_line(child) for child in children(running.process.pid)) == 2,
+            lambda: sum(b"\0worker\0" in command_line(child) for child in children(running.process.pid)) == 2,
             START,
             "another worker",
         )

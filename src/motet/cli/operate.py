@@ -294,5 +294,6 @@ def migrate(
     what = f"{count(done.examples, 'example')} of {count(done.clients, 'client')}"
     show(f"{loaded.name} was moved before." if done.again else f"{loaded.name} is moved: {what}, and all else.")
     show(f"Write this into {study}, then check it with motet verify and serve it:")
-    show(f'[store]\nurl = "{done.target}"')
+    show("[store]")
+    show(f'url = "{done.target}"')
     show("The old database is not served any more. It keeps what clients remove from now on: delete it.")

@@ -65,13 +65,15 @@ def average(scaling: Scaling) -> Kernel:
     return scaling.smooth
 
 
-def shift(scaling: Scaling) -> Kernel:
-    """An intercept and slopes, correlated if columns are few, and a smooth function."""
+def shift(scaling: Scaling, slopes: Scaling | None = None) -> Kernel:
+    """An intercept and slopes, correlated if columns are few, otherwise of a scaling of their own if that is given; and
+    a smooth function."""
     if scaling.is_constant:
         return ConstantKernel(1.0)
     columns = len(scaling.scale)
     if columns > MAX_CORRELATED_COLUMNS:
-        return ConstantKernel(1.0) + scaling.kernel(DotProduct(0.0)) + ConstantKernel(1.0) * scaling.smooth
+        linear = (slopes or scaling).kernel(DotProduct(0.0))
+        return ConstantKernel(1.0) + linear + ConstantKernel(1.0) * scaling.smooth
     return scaling.kernel(Linear(np.eye(1 + columns).tolist())) + ConstantKernel(1.0) * scaling.smooth
 
 
@@ -99,8 +101,10 @@ def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
     return "linear" if len(X) >= ROWS_PER_SLOPE * (X.shape[1] + 1) else "constant"
 
 
-def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS) -> BasisSpec | None:
-    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks.
+def basis(
+    given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS, count: int = LANDMARKS
+) -> BasisSpec | None:
+    """The one that grows, up to ``most`` different inputs; above, a linear kernel's columns, or ``count`` landmarks.
 
     Levels that only have a name always grow: none of them tells of another.
     """
@@ -108,7 +112,7 @@ def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_G
         return given
     if common is None or len(inputs) <= most or any(type(leaf) is Identity for leaf, _ in leaves(common)):
         return None
-    return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs))
+    return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs, count))
 
 
 def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:

@@ -111,17 +111,22 @@ def tune_model(
 
     ``starts`` is how many of the best starting values are followed; ``report`` gets every evaluation.
     """
-    begin = time.monotonic()
     folded, X = examples_of(engine)
     search = Search(folded, X, method, report)
-    summit, gains, zero = _needed(search, search.best(Components.of(engine.model, X), starts))
+    return tuning_by(search, Components.of(engine.model, X), engine.model.sigma2, starts)
+
+
+def tuning_by(search: Search, components: Components, sigma2: float | None, starts: int | None = None) -> Tuning:
+    """What a search finds from these components; ``sigma2`` is the unit of variances, if one is given."""
+    begin = time.monotonic()
+    summit, gains, zero = _needed(search, search.best(components, starts))
     best, at = summit.components, summit.slope
     noise_variance = at.sigma2 * best.searched.lam
     low, high = best.bounds.T
     return Tuning(
-        model=best.model(engine.model.sigma2, noise_variance),
+        model=best.model(sigma2, noise_variance),
         components=best,
-        method=method,
+        method=search.method,
         log_evidence=at.log_evidence,
         noise_variance=noise_variance,
         theta=best.theta,

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 LOG = logging.getLogger("motet")
 STOP_SECONDS = 8.0  # for the work that a child has under way
 RESTART_SECONDS = 1.0
+SECRETS = ("MOTET_OPERATOR_TOKEN", "MOTET_TOKEN")  # the database has the hash of the first: no child needs them
 
 
 class Child:
@@ -35,7 +36,8 @@ class Child:
     ) -> None:
         self._name, self._descriptors, self._ended = name, descriptors, ended
         self._command = [sys.executable, "-m", "motet.server.child", name, *arguments]
-        self._environment = os.environ | (environment or {})
+        inherited = {key: value for key, value in os.environ.items() if key not in SECRETS}
+        self._environment = inherited | dict(environment or {})
         self.ready = threading.Event()
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None

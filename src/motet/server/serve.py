@@ -15,6 +15,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -23,7 +24,7 @@ from tempfile import TemporaryDirectory
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
+from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
 from motet.server.children import Child, running
 from motet.server.http import http_server, listener
@@ -154,7 +155,7 @@ def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
         raise InvalidStudy(f"TLS needs a certificate and its key: give {missing} too")
     if certfile is not None:
         try:  # without the password, OpenSSL would ask for one at the terminal
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")  # nosec B106  # none
         except (OSError, ssl.SSLError) as error:
             raise InvalidStudy(
                 f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files, the key without a password"
@@ -188,27 +189,35 @@ def _listen(path: Path, host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket, scheme: str) -> str:
     """The address to open on this machine."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # nosec B104  # shown, not bound
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _open(study: Study) -> tuple[Store, str]:
     """The study's database, made if there is none, and what is not fixed yet; its current release must be readable."""
-    store = Store(study.store_url, serving=True)
-    with store.refusing():
-        fixed = pins.pin(store, study, now=time.time())
+    with ExitStack() as opened:
+        store = Store(study.store_url, serving=True)
+        opened.callback(store.close)
+        with store.refusing():
+            fixed = pins.pin(store, study, now=time.time())
+        _check_current(study, store)
+        opened.pop_all()
+    return store, study.not_fixed(fixed)
+
+
+def _check_current(study: Study, store: Store) -> None:
+    """Refuse a database whose current release cannot be read."""
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)
         if current is not None:
             Disclosed.from_bytes(current.data)
-    except (Busy, InvalidRelease) as error:
+    except (MotetError, ValueError, TypeError) as error:
         cause = getattr(error.__cause__, "orig", None) or error
         raise InvalidStore(
             f"expected a database with a current release that can be read, got {cause}; check it: "
             f"motet verify {study.path}"
         ) from None
-    return store, study.not_fixed(fixed)
 
 
 def chosen_token() -> str | None:

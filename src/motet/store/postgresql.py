@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Table, event
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
@@ -28,6 +29,8 @@ SERVER_LIMITS = {  # milliseconds, kept by the server
 }
 SCRUB_LIMITS = {"statement_timeout": 0, "lock_timeout": 50}  # while it waits for readers, others wait behind it
 ADVISORY_LOCKS = {name: PUBLISHER_LOCK + k for k, name in enumerate(("server", "scrub", "setup"), start=1)}
+ARRAYS = {str: "text", bytes: "bytea", float: "float8", int: "bigint", bool: "boolean"}  # types of elements
+ROWS_PER_ARRAY = 5000
 KEEPING = ("examples", "clients", "log", "releases", "settings")  # tables of which a removal deletes something
 CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock: undone, and to be tried again
 REASONS = {  # by how an error's code begins
@@ -109,6 +112,16 @@ def message(error: Exception) -> str:
     attempts = [line for line in lines if "failed: " in line]
     text = (attempts or lines or [type(error).__name__])[-1 if len(attempts) > 1 else 0]
     return re.sub(r"^.*failed: (?=\S)", "", text)
+
+
+def insert_arrays(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]], on_conflict: str) -> None:
+    """Insert many rows, as one array for each column: a statement with a value for each takes five times as long."""
+    names = ", ".join(table.c.keys())
+    arrays = ", ".join(f"%s::{ARRAYS[column.type.python_type]}[]" for column in table.c)
+    statement = f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays}) {on_conflict}"
+    remaining = iter(rows)
+    while part := list(islice(remaining, ROWS_PER_ARRAY)):
+        connection.exec_driver_sql(statement, tuple(map(list, zip(*part))))
 
 
 @contextmanager
