@@ -99,7 +99,8 @@ def test_a_schema_that_is_not_known_is_refused_and_left_alone(number: object, tm
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE settings SET value = x'00'", "UPDATE ledger SET scale = x''", "UPDATE releases SET made = 'x'"]
+    "statement",
+    ["UPDATE settings SET value = x'00'", "UPDATE ledger SET scale = x''", "UPDATE releases SET made = 'x'"],
 )
 def test_rows_of_another_type_are_refused_in_one_line(statement: str, tmp_path: Path) -> None:
     path = build(1, tmp_path)
