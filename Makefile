@@ -4,7 +4,7 @@ BIN := .venv/bin
 NPM := $(shell command -v npm)
 ARGS ?=
 
-.PHONY: setup demo test check bench docs lock clean
+.PHONY: setup demo test check fuzz bench soak docs lock clean
 
 # The demo needs the server's packages; everything else those of development, in the same environment.
 .venv/.demo: requirements.txt pyproject.toml
@@ -35,10 +35,21 @@ check: setup $(if $(NPM),.venv/.typescript)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml src tools
 	$(if $(NPM),.venv/typescript/node_modules/.bin/tsc --project jsconfig.json,@echo "no Node: the page's JavaScript is not checked")
+
+# CASES random inputs to everything that reads; ARGS="--seed N --only TARGET" has a failure again.
+CASES ?= 200000
+fuzz: setup
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Mixed load with kills on both databases: MINUTES=3 for a habit; ARGS=--write puts the figures into the docs.
+MINUTES ?= 30
+soak: setup
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,14 +18,16 @@ from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
 from benchmarks.page import page
+from benchmarks.recovery import recovery
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
+from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
 from motet.music.reproduce import Reproduction, run
 from motet.music.simulation import artists, simulate
 from motet.privacy import Ledger, Mechanism, release
 
-COMMON, INDIVIDUAL = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)  # the article's music study
+COMMON, INDIVIDUAL = ConstantKernel(math.e) * RBF(1.0), DotProduct(0.0)  # the article's music study
 ALPHA, LAM = 0.0714, 3.16e-4
 
 
@@ -259,7 +262,9 @@ TABLE: list[Callable[[], list[Row]]] = [
     music_study,
     private_release,
     million,
+    recovery,
     service,
+    workers,
     attacks,
     page,
 ]

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 import psutil
@@ -86,7 +87,7 @@ def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator
     """The number of a program that listens on a port, and is ended by a signal to it."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     begun = subprocess.Popen([sys.executable, *arguments], env=os.environ | environment, **quiet)  # type: ignore[call-overload]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             break
@@ -99,13 +100,16 @@ def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator
 
 
 @contextlib.contextmanager
-def served(every: str = "1h") -> Iterator[tuple[Path, int, int]]:
-    """A study's file, and the port and the process of its server."""
+def served(every: str = "1h", *, more: str = "", options: Sequence[str] = ()) -> Iterator[tuple[Path, int, int]]:
+    """A study's file, to which ``more`` is added, and the port and the process of its server."""
     with tempfile.TemporaryDirectory() as folder:
         port, path = free_port(), Path(folder) / "study.toml"
-        path.write_text(STUDY.format(every=every, port=port), encoding="utf-8")
-        command = ["-m", "motet", "serve", str(path)]
-        with process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid:
+        path.write_text(STUDY.format(every=every, port=port) + more, encoding="utf-8")
+        command = ["-m", "motet", "serve", str(path), *options]
+        with (
+            process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid,
+            urlopen(f"http://127.0.0.1:{port}/readyz", timeout=120),  # workers listen before they answer
+        ):
             yield path, port, pid
 
 

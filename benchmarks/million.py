@@ -62,7 +62,7 @@ def _first_release(*, off_grid: bool) -> float:
         study = Study.load(path)
         with closing(Store(study.store_url)) as store:
             pin(store, study, now=0.0)
-            _fill(store, study, off_grid=off_grid)
+            fill(store, study, off_grid=off_grid)
             publisher = Publisher(store, study, clock=_Clock.now)
             _Clock.begin(study.release.seconds)
 
@@ -91,7 +91,7 @@ class _Clock:
         cls._ahead += 1.0
 
 
-def _fill(store: Store, study: Study, *, off_grid: bool) -> None:
+def fill(store: Store, study: Study, *, off_grid: bool) -> None:
     rng, grid = np.random.default_rng(0), np.linspace(-2.0, 2.0, 25)
     names = [f"client {k}" for k in range(CLIENTS)]
     ids = []

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Cluster
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
@@ -38,6 +42,8 @@ LONG = (
     "music",
     "web",
     "scenarios/test_kills.py",
+    "scenarios/test_database_faults.py",
+    "scenarios/test_client_faults.py",
     "test_docs.py",
     "privacy/test_attacks_on_private_releases.py",
 )
@@ -65,6 +71,70 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two for each core, since many tests wait for a clock or for a program to start; quick ones wait for nothing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores if config.option.markexpr == "quick" else 2 * cores
+
+
+# --- PostgreSQL ---
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """The cluster of this process: one that a test stops or crashes, it starts again."""
+    from tests.postgres import binaries, cluster  # quick tests need no driver
+
+    if (bin := binaries()) is None:
+        pytest.skip("there is no PostgreSQL: install Debian's postgresql, or put initdb and pg_ctl on the PATH")
+    with cluster(bin, fsync="off") as running:  # nobody cuts the power
+        yield running
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> Iterator[str]:
+    """Of a new and empty database."""
+    database = postgres.create()
+    yield postgres.url(database)
+    postgres.drop(database)
+
+
+@pytest.fixture(scope="session")
+def _shared_database(postgres: Cluster) -> str:
+    return postgres.create()
+
+
+@pytest.fixture
+def empty_postgres(postgres: Cluster, _shared_database: str) -> Iterator[Callable[[], str]]:
+    """URLs of empty places for a study: schemas of one database, which are made much faster than databases."""
+    schemas: list[str] = []
+
+    def make() -> str:
+        schemas.append(f"study_{uuid4().hex}")
+        postgres.execute(f"CREATE SCHEMA {schemas[-1]}", _shared_database)
+        return f"{postgres.url(_shared_database)}?options=-csearch_path%3D{schemas[-1]}"
+
+    yield make
+    for schema in schemas:
+        postgres.execute(f"DROP SCHEMA {schema} CASCADE", _shared_database)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test on every kind of database: on PostgreSQL a study of this process that would get a new file is kept
+    there. One that has its file already, such as a backup that was restored, stays in it."""
+    if request.param == "postgresql":
+        from motet.study import study
+
+        make: Callable[[], str] = request.getfixturevalue("empty_postgres")
+        urls, resolved = dict[str, str](), study.store_url
+
+        def url(text: str, folder: Path) -> str:
+            file = resolved(text, folder)
+            if not file.startswith("sqlite:"):
+                return file
+            if file not in urls:
+                urls[file] = file if Path(file.removeprefix("sqlite:///")).exists() else make()
+            return urls[file]
+
+        monkeypatch.setattr(study, "store_url", url)
+    return str(request.param)
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:

@@ -47,7 +47,9 @@ NOT_RUN = {  # pages that predict nothing while tests run, and why
     "mathematics": "derivations",
     "notation": "symbols",
     "page": "in a browser, which tests/web runs",
+    "postgresql": "a PostgreSQL of the reader's own; tests/store/test_postgresql.py and test_migrate.py have one",
     "reproduce": "the article's figures, which motet reproduce prints beside its own",
+    "reliability": "promises and faults",
     "scale": "a cluster and large files of the reader's own; its Python is run",
     "security": "promises and attacks",
 }
@@ -145,6 +147,20 @@ def test_the_security_page_names_tests_settings_and_commands_that_exist() -> Non
     claims = [line for line in text.split("## What is not promised")[0].splitlines() if line.startswith("| ")]
     assert len(claims) > 20
     assert [line for line in claims if "`tests/" not in line and line[2:].split()[0] not in ("promise", "attack")] == []
+
+
+# --- reliability ---
+
+
+def test_the_reliability_page_names_tests_that_exist() -> None:
+    text = page("reliability")
+    for file, name in set(re.findall(r"`(tests/\S+?\.py)(?:::(\w+))?`", text)):
+        assert not name or f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
+    faults = rows(text, "fault")
+    assert len(faults) >= 20
+    assert [row for row in faults if "::test_" not in row[-1]] == []
+    promises = rows(text, "promise")
+    assert [row for row in promises if "::test_" not in row[-1] and "all of these tests" not in row[-1]] == []
 
 
 # --- running a server ---

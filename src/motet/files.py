@@ -249,8 +249,13 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     except (ArrowException, OSError) as error:
         raise InvalidData(f"cannot read {path}: expected a Parquet file, got {error}") from None
     columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
-    rows = zip(*(table.column(name).to_pylist() for name in columns))
+    rows = zip(*(_cells(table.column(name).to_pylist()) for name in columns))
     return columns, dict(enumerate(map(list, rows), start=1))
+
+
+def _cells(cells: list[Any]) -> list[Any]:
+    """Lists and structs as text: a cell can be compared with others."""
+    return [str(cell) if isinstance(cell, (list, dict)) else cell for cell in cells]
 
 
 # --- new files ---

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from motet.kernels import ConstantKernel
 from motet.study.study import Study
 from tests.cli.program import ENVIRONMENT, check_mistakes, good, run
 from tests.own_tables import glucose
@@ -118,6 +121,26 @@ def test_init_from_a_table_mistakes(pilot: Path, tmp_path: Path) -> None:
         ("cannot read none.csv", ["init", new, "--from", "none.csv", *ROLES]),
     )
     assert not new.exists()
+
+
+def test_a_study_behind_a_baseline_is_compared_with_a_plain_one(tmp_path: Path) -> None:
+    """Twelve clients and a tiny budget: a linear model without noise has to be better. The better structure is kept."""
+    rng = np.random.default_rng(0)
+    rows = [(f"c{k % 12}", x, 10 ** (x - z), z) for k, (x, z) in enumerate(rng.normal(size=(60, 2)))]
+    lines = [f"{client},{x:.3f},{size:.5g},{5 * x + 3 * z + 0.5 * rng.normal():.3f}" for client, x, size, z in rows]
+    (tmp_path / "table.csv").write_text("\n".join(["client,x,size,y", *lines]) + "\n", encoding="utf-8")
+    options = ["--from", tmp_path / "table.csv", "--epsilon", 0.1, "--releases", 1]
+    ended = run("init", tmp_path / "study.toml", *options)
+    assert ended.code == 0, ended.err
+    assert "read by their logarithms: size above" in ended.out
+    (tried,) = [line for line in ended.out.splitlines() if line.startswith("A plain structure")]
+    plain, full = map(float, re.findall(r"log score (\S+) against (\S+)\.", tried)[0])
+    is_written = "is better, and written" in tried
+    assert is_written == (plain < full) or plain == full
+    study = Study.load(tmp_path / "study.toml")
+    assert (type(study.model.individual) is ConstantKernel) == is_written
+    assert study.model.columns is not None
+    assert study.model.columns.columns[1].log_above is not None
 
 
 def test_init_asks_what_the_columns_mean(pilot: Path, tmp_path: Path) -> None:

@@ -169,13 +169,13 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         path, there = study.study.path, tmp_path / "there"
         there.mkdir()
         (there / "file").touch()
-        url = '[store]\nurl = "postgresql+psycopg://me:secret@db/study"\n'
+        url = '[store]\nurl = "postgresql+psycopg://me:secret@127.0.0.1:1/study"\n'
         (tmp_path / "pg.toml").write_text(EXACT + url, encoding="utf-8")
         assert good(run("backup", path, tmp_path / "b.zip"))
         check_mistakes(
             ("b.zip already exists", ["backup", path, tmp_path / "b.zip"]),
             ("choose another place", ["backup", path, tmp_path / "nowhere" / "b.zip"]),
-            ("got PostgreSQL: back it up with pg_dump", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
+            ("got Connection refused; check that", ["backup", tmp_path / "pg.toml", tmp_path / "p.zip"]),
             ("there already exists: choose another folder", ["restore", tmp_path / "b.zip", there]),
             ("expected a backup that motet made, got File is not a zip file", ["restore", path, tmp_path / "new"]),
             ("No such file or directory", ["restore", tmp_path / "none.zip", tmp_path / "new"]),
@@ -183,3 +183,29 @@ def test_backup_and_restore_mistakes(tmp_path: Path) -> None:
         assert run("restore", tmp_path / "b.zip", tmp_path / "new", "--last", -1).code == 2
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "p.zip").exists()
+
+
+# --- another database ---
+
+
+def test_a_study_is_moved_and_told_where(tmp_path: Path, postgres_url: str) -> None:
+    with private(tmp_path) as study:
+        path = study.study.path
+        assert study.release() == [3]
+    moved = good(run("migrate", path, postgres_url))
+    assert moved.startswith("Growth is moved: 5 examples of 3 clients, and all else.\n")
+    assert f'[store]\nurl = "{postgres_url}"\n' in moved
+    check_mistakes(
+        ("was moved to postgresql+psycopg://motet@127.0.0.1", ["serve", path, "--port", 0]),
+        ("end that one first", ["migrate", path, "sqlite:///other.db"]),
+        ('store.url: expected "sqlite', ["migrate", path, "mysql://me:secret@h/d"]),
+    )
+    there = tmp_path / "there.toml"
+    there.write_text(f'{path.read_text(encoding="utf-8")}[store]\nurl = "{postgres_url}"\n', encoding="utf-8")
+    assert json.loads(good(run("verify", there, "--json")))["ok"]
+    assert json.loads(good(run("export", there, "ann")))["removed"] == ["1"]
+    assert "with releases up to 3" in good(run("backup", there, tmp_path / "b.zip"))
+    assert "with releases up to 3" in good(run("restore", tmp_path / "b.zip", tmp_path / "restored"))
+    back = good(run("migrate", there, "sqlite:///back.db", "--json"))
+    assert json.loads(back) == {"url": f"sqlite:///{tmp_path}/back.db", "clients": 3, "examples": 5, "again": False}
+    assert "Growth was moved before." in good(run("migrate", there, f"sqlite:///{tmp_path}/back.db"))

@@ -21,6 +21,12 @@ SPEC: list[dict[str, Any]] = [
     {"name": "sex", "values": ["f", "m", "other"]},
     {"name": "visit", "since": "2024-01-01", "bounds": ["2024-01-01", "2026-12-31"]},
 ]
+SALES: dict[str, Any] = {
+    "name": "sales",
+    "bounds": [-1e3, 1e9],
+    "log_above": 20.0,
+    "quantiles": [0.0, 5.0, 20.0, 1e4, 5e7],
+}
 COLUMNS = Columns.from_spec(SPEC)
 CELLS = {"hours": [1.5, 2.0], "sex": ["m", "f"], "visit": ["2024-01-02", "2024-03-01T12:00"]}
 
@@ -112,6 +118,25 @@ def test_a_model_carries_its_columns() -> None:
     assert "columns" not in Model(RBF(1.0), RBF(1.0), 0.5, 0.1).to_spec()
 
 
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1), st.sampled_from(["frame", "mappings"]))
+def test_numbers_of_all_sizes_are_read_by_their_logarithms(sales: list[float], form: str) -> None:
+    columns = Columns.from_spec([SALES])
+    frame = pd.DataFrame({"sales": sales})
+    rows = columns.rows(frame if form == "frame" else frame.to_dict("records"))
+    np.testing.assert_allclose(rows[:, 0], np.arcsinh(np.array(sales) / 20.0), rtol=1e-14, atol=1e-300)
+    back = [cells["sales"] for cells in columns.cells(rows)]
+    np.testing.assert_allclose(back, sales, rtol=1e-11, atol=1e-300)
+
+
+def test_a_column_of_logarithms_has_bounds_and_text_in_its_own_units() -> None:
+    columns = Columns.from_spec([SALES])
+    assert columns.to_spec() == [SALES]
+    assert columns.bounds == ((np.arcsinh(-50.0), np.arcsinh(5e7)),)
+    assert columns.columns[0].text(np.arcsinh(100.0)) == "2000"
+    assert columns.columns[0].text(1e6) == f"{20 * np.sinh(700.0):g}"  # as far as doubles go
+    assert columns.rows([{"sales": 20e6}])[0, 0] == pytest.approx(np.log(2e6), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("spec", "where"),
     [
@@ -128,6 +153,10 @@ def test_a_model_carries_its_columns() -> None:
         ({"name": "a", "bounds": [0, 9], "quantiles": [1, 2, 3, 5, 4]}, "quantiles"),
         ({"name": "a", "bounds": [0, 4], "quantiles": [1, 2, 3, 4, 5]}, "quantiles"),
         ({"name": "a", "quantiles": [1, 2, 3, 4, 5]}, "quantiles"),
+        ({"name": "a", "log_above": 0.0}, "log_above"),
+        ({"name": "a", "log_above": True}, "log_above"),
+        ({"name": "a", "log_above": 1.0, "values": ["x", "y"]}, "log_above"),
+        ({"name": "a", "log_above": 1.0, "since": "2024-01-01"}, "log_above"),
     ],
 )
 def test_specifications_that_are_refused(spec: dict[str, Any], where: str) -> None:

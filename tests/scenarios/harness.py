@@ -7,20 +7,24 @@ import random
 import re
 import signal
 import socket
-import sqlite3
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
+
 from motet import Client
+from motet.study.study import Study
 from tests.scenarios import launcher
 
 OPERATOR = "the-operators-token"
@@ -57,10 +61,12 @@ def free_port() -> int:
             return port
 
 
-def write_study(folder: Path, body: str) -> Path:
-    """A study file on a free port, with no limit to the rate of requests."""
+def write_study(folder: Path, body: str, *, database: str = "") -> Path:
+    """A study file on a free port, with no limit to the rate of requests; its database is by default a file beside."""
     path = folder / "study.toml"
-    path.write_text(f'[study]\nname = "Scenario"\n{body}\n[server]\nport = 8000\nrate = 1e6\n', encoding="utf-8")
+    stored = f'[store]\nurl = "{database}"\n' if database else ""
+    served = "[server]\nport = 8000\nrate = 1e6\n"
+    path.write_text(f'[study]\nname = "Scenario"\n{body}\n{stored}{served}', encoding="utf-8")
     return with_free_port(path)
 
 
@@ -107,11 +113,15 @@ class Place:
         """Whether a file of the database has these bytes, its log included."""
         return any(value in path.read_bytes() for path in self.study.parent.glob("study.db*"))
 
+    @cached_property
+    def database(self) -> Engine:
+        """Behind everybody's back, with a connection for each use of it."""
+        url = Study.load(self.study).store_url
+        return create_engine(url, poolclass=NullPool, connect_args={"timeout": END} if "sqlite" in url else {})
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.study.with_suffix(".db"), timeout=END) as database:
-            rows = database.execute(query).fetchall()
-        database.close()
-        return rows
+        with self.database.connect() as connection:
+            return [tuple(row) for row in connection.exec_driver_sql(query)]
 
     def log(self) -> str:
         return self.study.with_suffix(".log").read_text(encoding="utf-8")
@@ -141,6 +151,10 @@ class Program(Place):
     def _started(self) -> bool:
         assert self.process.poll() is None, self.log()
         return self.ready()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        return {"server": self.process.pid, "publisher": self.publisher}
 
     @property
     def publisher(self) -> int:
@@ -206,10 +220,12 @@ class Parts(Place):
         assert self._parts["server"].is_alive(), self.log()
         return self.ready()
 
+    @property
+    def processes(self) -> dict[str, int]:
+        return {name: part.pid for name, part in self._parts.items() if part.pid is not None and part.is_alive()}
+
     def kill(self, name: str) -> None:
-        pid = self._parts[name].pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self.processes[name], signal.SIGKILL)
         self.fell(name)
 
     def fell(self, name: str) -> None:
@@ -231,6 +247,12 @@ class Parts(Place):
     def kill_for_good(self, name: str) -> None:
         self._parts[name].kill()
         self._parts[name].join(END)
+
+    def set_clock(self, ahead: float) -> None:
+        """The publisher's is so many seconds ahead from now on."""
+        clock = launcher.clock_file(self.study)
+        clock.with_suffix(".new").write_text(f"{ahead}", encoding="utf-8")
+        clock.with_suffix(".new").replace(clock)
 
     def end(self) -> None:
         for part in self._parts.values():

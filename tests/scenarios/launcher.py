@@ -10,13 +10,17 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+import opendp.combinators
+import opendp.measurements  # noqa: F401  imported late otherwise, by each process
 
 import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config
 from motet.server.logs import log_to_stderr
-from motet.server.publisher import TICK_SECONDS, Publisher
+from motet.server.publisher import run
 from motet.server.service import Service
 from motet.store.clients import hash_token
 from motet.store.pins import pin
@@ -40,10 +44,23 @@ def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int
 
 def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
-    running = Publisher(store, study, reached=killing(point, arrivals))
-    while True:
-        running.tick()
-        time.sleep(TICK_SECONDS)
+    run(
+        store,
+        study,
+        until=lambda: False,
+        reached=killing(point, arrivals),
+        clock=partial(now, study_file),
+    )
+
+
+def clock_file(study_file: Path) -> Path:
+    """If it is there, it says how many seconds the publisher's clock is ahead."""
+    return study_file.with_suffix(".clock")
+
+
+def now(study_file: Path) -> float:
+    file = clock_file(study_file)
+    return time.time() + (float(file.read_text(encoding="utf-8")) if file.exists() else 0.0)
 
 
 def killing(point: str, arrivals: int) -> Callable[[str], None]:

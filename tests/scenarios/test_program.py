@@ -156,7 +156,7 @@ def test_whatever_keeps_it_from_starting_is_one_line(
 def test_a_damaged_release_is_one_line(tmp_path: Path, damage: str) -> None:
     with local_study(tmp_path, LOCAL) as study:
         study.release()
-        study.execute("UPDATE releases SET data = ?", b"junk" * 3000)
+        study.execute("UPDATE releases SET data = :data", data=b"junk" * 3000)
         database = study.study.path.with_suffix(".db")
     if damage == "the page":
         pages = database.read_bytes()

@@ -76,6 +76,7 @@ def expected(path: str, who: str | None) -> set[int]:
     return {401}
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("who", PEOPLE)
 def test_every_route_by_everyone(exact: World, who: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     exact.call("POST", "/v1/examples", "own", json=ONE)
@@ -298,6 +299,7 @@ def test_an_operator_token_that_is_short_or_cannot_be_sent_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]  # nothing was begun
 
 
+@pytest.mark.usefixtures("backend")
 def test_releases_are_fetched_once_and_private_ones_come_by_the_clock(
     private: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -359,6 +361,7 @@ def test_counts_are_the_operators(exact: World) -> None:
     assert not any(id in text for id in exact.ids.values())
 
 
+@pytest.mark.usefixtures("backend")
 def test_the_operator_sees_releases_what_the_next_has_and_what_was_refused(private: World) -> None:
     def listing() -> Any:
         return private.call("GET", "/v1/releases", "operator").json()
@@ -386,6 +389,7 @@ def test_the_operator_sees_releases_what_the_next_has_and_what_was_refused(priva
     assert len(private.call("GET", "/v1/refusals", "operator").json()["refusals"]) == 100
 
 
+@pytest.mark.usefixtures("backend")
 def test_logs_have_no_payloads_and_no_tokens(exact: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     send(exact, y=1.23456)
@@ -433,6 +437,7 @@ def test_downloads_may_be_for_clients_alone(tmp_path: Path) -> None:
 # --- a server beside one that was started with another file ---
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_server_whose_study_was_changed_takes_no_more_examples(tmp_path: Path) -> None:
     """As on a database that any number of servers share; what was sent can still be read and removed."""
     for w in world(tmp_path / "first", EXACT):
@@ -479,11 +484,15 @@ def test_the_examples_of_the_document_work(exact: World) -> None:
         assert exact.call(method.upper(), path, who, json=body).status_code == 200
 
 
-@pytest.fixture(scope="module")
-def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def documented(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    text = EXACT.replace("examples_per_client = 5", "")
+    if request.param == "postgresql":
+        cluster = request.getfixturevalue("postgres")
+        text += f'[store]\nurl = "{cluster.url(cluster.create())}"\n'
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("motet.server.routes.MAX_RELEASE_SECONDS", 0.01)
-        for w in world(tmp_path_factory.mktemp("document"), EXACT.replace("examples_per_client = 5", "")):
+        for w in world(tmp_path_factory.mktemp("document"), text):
             w.call("POST", "/v1/examples", "own", json=ONE)
             w.release()
             yield w

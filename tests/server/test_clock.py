@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from motet.server.publisher import Publisher
 from motet.store.backup import back_up
 from motet.store.releases import next_release, refusal
 from motet.store.restore import restore
@@ -37,6 +38,27 @@ def test_a_clock_that_is_set_forward_brings_one_release(tmp_path: Path, body: st
         assert [study.publisher.tick() for _ in range(3)] == [2, None, None]
         assert study.now < due(study) <= study.now + EVERY
         assert study.release() == [3]
+
+
+@pytest.mark.parametrize("point", ["read ahead", "caught up"])
+def test_a_clock_that_is_set_forward_while_a_release_is_prepared_does_not_put_it_off(
+    tmp_path: Path, point: str
+) -> None:
+    """The years are not taken for time that the release needed, and not rounded up to twice as many."""
+    with local_study(tmp_path, PRIVATE) as study:
+        years = [YEARS]
+
+        def reached(here: str) -> None:
+            if here == point and years:
+                study.now += years.pop()
+
+        publisher = Publisher(study.store, study.study, clock=lambda: study.now, reached=reached)
+        made = []
+        for _ in range(100):
+            study.now += EVERY / 50
+            made.append(publisher.tick())
+        assert not years
+        assert [version for version in made if version][:2] == [1, 2]
 
 
 def test_a_private_study_whose_clock_is_set_back_says_so_and_waits(

@@ -52,6 +52,7 @@ def plain(w: World, answer: httpx.Response) -> tuple[int, Any, bytes]:
     return answer.status_code, shown(answer), answer.content.replace(w.ids["another"].encode(), b"id")
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_victim_that_sends_edits_and_deletes_is_invisible_until_the_release(tmp_path: Path) -> None:
     for quiet, busy in twins(tmp_path):
         for step in range(4):

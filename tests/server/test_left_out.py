@@ -111,7 +111,7 @@ def test_a_verified_study_has_its_release_without_that_client(tmp_path: Path) ->
     with local_study(tmp_path, LOCAL) as study:
         (bad,) = study.enroll("bad")
         study.add(bad, (1e10, 0.0), (1e10 + 1.0, 1.0))
-        study.execute("UPDATE examples SET noise = 0.01 WHERE client = ?", bad)
+        study.execute("UPDATE examples SET noise = 0.01 WHERE client = :id", id=bad)
         assert study.release(2) == [1, 2]
         assert states(study) == {}
 
@@ -127,7 +127,7 @@ def test_sums_that_one_client_spoils_are_released_without_it(tmp_path: Path, mag
         bad = study.enroll(*(f"bad {size}" for size in (3, 6, 40)))
         for client, size in zip(bad, (3, 6, 40)):
             study.add(client, *((magnitude * (1 + 1e-8 * k), 1.0) for k in range(size)))
-            study.execute("UPDATE examples SET noise = 0.01 WHERE client = ?", client)
+            study.execute("UPDATE examples SET noise = 0.01 WHERE client = :id", id=client)
         assert study.release() == [1]
         found, expected = (Disclosed.from_bytes(release_of(one).data) for one in (study, alone))
         assert np.isfinite(found.theta).all()
@@ -148,8 +148,8 @@ def test_more_inputs_than_a_release_can_have_leave_out_whoever_has_most(
         assert study.release() == [1]
         assert left_out(study) == {flood: TOO_MANY_INPUTS}
         study.add(small, *((20.0 + k, 1.0) for k in range(10)), first=6)
-        study.execute("DELETE FROM examples WHERE client = ? AND id <> '0'", flood)
-        study.execute("INSERT INTO log SELECT max(sequence) + 1, 'remove', ?, '1' FROM log", flood)
+        study.execute("DELETE FROM examples WHERE client = :id AND id <> '0'", id=flood)
+        study.execute("INSERT INTO log SELECT max(sequence) + 1, 'remove', :id, '1' FROM log", id=flood)
         study.execute("UPDATE head SET sequence = sequence + 1")
         assert study.release() == [2]
         assert left_out(study) == {small: TOO_MANY_INPUTS}  # and the other is back

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from motet.privacy.ledger import Integers, opendp_noise
 from motet.store.backup import back_up
@@ -14,6 +15,7 @@ from motet.store.store import Connection
 from tests.server.world import PRIVATE, World, world
 from tests.store.local_study import reopened, states
 
+pytestmark = pytest.mark.usefixtures("backend")
 PER_CLIENT = PRIVATE.replace("releases = 2", 'releases = 2\nper = "client"')
 
 

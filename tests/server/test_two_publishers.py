@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,8 @@ from motet.privacy.ledger import Integers
 from motet.server.publisher import Publisher, run
 from motet.store.releases import next_release, request_release
 from tests.store.local_study import EXACT, PRIVATE, LocalStudy, local_study, states
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 class Stop:
@@ -83,12 +86,13 @@ def test_a_private_release_comes_by_the_clock_whatever_the_database_asks_for(tmp
         assert study.release() == [1]
 
 
-def test_a_process_that_is_not_chosen_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_not_elected_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a database that any number of servers share."""
     monkeypatch.setattr("motet.server.publisher.TICK_SECONDS", 0.001)
     with local_study(tmp_path, EXACT) as study:  # its first release has been due since 1970
-        for chosen, versions in ((False, []), (True, [1])):
-            monkeypatch.setattr(study.store, "publishing", lambda chosen=chosen: nullcontext(chosen))
+        for elected, versions in ((False, []), (True, [1])):
+            candidate = SimpleNamespace(elected=elected)
+            monkeypatch.setattr(study.store, "candidate", lambda candidate=candidate: nullcontext(candidate))
             rounds = iter([False, False, True])
             run(study.store, study.study, until=lambda rounds=rounds: next(rounds))  # type: ignore[misc]
             assert released(study) == versions

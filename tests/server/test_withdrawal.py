@@ -14,6 +14,7 @@ import pytest
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, world
 
+pytestmark = pytest.mark.usefixtures("backend")
 WITHDRAWALS = {
     "revoke": ("DELETE", "/v1/clients/{id}"),
     "rotate": ("POST", "/v1/clients/{id}/token"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import NullPool, create_engine, text
 
 from motet.privacy.ledger import Noise, opendp_noise
 from motet.server.publisher import Publisher
@@ -40,6 +41,8 @@ FIXED = EXACT + GRID
 PRIVATE = FIXED.replace("lam = 0.1", "lam = 0.1\nsigma2 = 1.0").replace(
     'policy = "exact"', 'policy = "private"\nepsilon = 3.0\nreleases = 6'
 )
+ZEROBLOB = """CREATE OR REPLACE FUNCTION zeroblob(size bigint) RETURNS bytea
+LANGUAGE sql AS $$ SELECT decode(repeat('00', size::integer), 'hex') $$"""  # SQLite's
 PER_CLIENT = PRIVATE.replace("releases = 6", 'releases = 3\nper = "client"')
 
 
@@ -77,10 +80,17 @@ class LocalStudy:
             made.append(self.publisher.tick())
         return made
 
-    def execute(self, statement: str, *values: Any) -> None:
-        """Behind everybody's back."""
-        with closing(sqlite3.connect(self.study.path.with_suffix(".db"), timeout=10)) as database:
-            database.execute(statement, values)
+    def execute(self, statement: str, **values: Any) -> None:
+        """Behind everybody's back, and whatever refers to what."""
+        engine = create_engine(self.study.store_url, poolclass=NullPool)
+        with engine.connect() as database:
+            if database.dialect.name == "postgresql":
+                database.exec_driver_sql("SET session_replication_role = replica")
+                database.exec_driver_sql(ZEROBLOB)
+            if values:
+                database.execute(text(statement), values)
+            else:
+                database.exec_driver_sql(statement)
             database.commit()
 
 

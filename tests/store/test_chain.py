@@ -78,10 +78,11 @@ def test_bytes_that_were_changed_are_noticed_by_verification(tmp_path: Path) -> 
         (tmp_path / str(k)).mkdir()
         with local_study(tmp_path / str(k), body) as study:
             study.release(2)
-            study.execute("UPDATE releases SET data = x'00' WHERE version = 1")
+            study.execute("UPDATE releases SET data = zeroblob(1) WHERE version = 1")
             assert states(study) == {"chain": "failed"}
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_budget_that_was_spent_stays_spent(tmp_path: Path) -> None:
     with local_study(tmp_path, PRIVATE) as study:
         assert study.release(6) == [1, 2, 3, 4, 5, 6]
@@ -100,6 +101,7 @@ def test_what_was_changed_back_is_no_harm(tmp_path: Path) -> None:
         assert (states(study), report(study)) == ({}, "")
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_start_and_a_restoration_do_not_cure_it(tmp_path: Path) -> None:
     with local_study(tmp_path, PRIVATE) as study:
         study.release(2)
@@ -115,6 +117,7 @@ def test_a_start_and_a_restoration_do_not_cure_it(tmp_path: Path) -> None:
         restore(tmp_path / "backup.zip", tmp_path / "new", now=study.now)
 
 
+@pytest.mark.usefixtures("backend")
 def test_what_may_change_makes_a_link(tmp_path: Path) -> None:
     """Starts with other settings, releases and restorations; a start alone does not."""
     with local_study(tmp_path, EXACT) as study:

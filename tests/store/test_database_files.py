@@ -47,24 +47,26 @@ def test_only_the_owner_can_read_them(tmp_path: Path, caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("suffix", SUFFIXES, ids=["database", "log", "index"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
-def test_nothing_is_written_to_files_that_are_gone(store: Store, tmp_path: Path, suffix: str, replaced: bool) -> None:
-    (ann,) = enrolled(store, "ann")
+def test_nothing_is_written_to_files_that_are_gone(
+    file_store: Store, tmp_path: Path, suffix: str, replaced: bool
+) -> None:
+    (ann,) = enrolled(file_store, "ann")
     file, elsewhere = tmp_path / f"study.db{suffix}", tmp_path / "elsewhere"
     file.rename(elsewhere)
     if replaced:
         file.write_bytes(elsewhere.read_bytes())
-    with pytest.raises(Busy, match="deleted or replaced"), store.snapshot():
+    with pytest.raises(Busy, match="deleted or replaced"), file_store.snapshot():
         pass
-    with pytest.raises(Busy, match="deleted or replaced"), store.transaction() as c:
+    with pytest.raises(Busy, match="deleted or replaced"), file_store.transaction() as c:
         Addition.of(ann.id, [example("1")], 9)(c)
     assert file.exists() == replaced
     elsewhere.rename(file)
-    with store.transaction() as c:
+    with file_store.transaction() as c:
         assert Addition.of(ann.id, [example("1")], 9)(c).accepted == 1
 
 
-def test_a_commit_to_files_that_went_meanwhile_is_no_success(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(Busy, match="deleted or replaced"), store.transaction():
+def test_a_commit_to_files_that_went_meanwhile_is_no_success(file_store: Store, tmp_path: Path) -> None:
+    with pytest.raises(Busy, match="deleted or replaced"), file_store.transaction():
         (tmp_path / "study.db").unlink()
 
 

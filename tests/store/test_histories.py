@@ -237,7 +237,18 @@ def test_nobody_loses_more_than_was_promised(
     folders: Iterator[Path], body: str, sent: bool, steps: list[tuple[str, Any]]
 ) -> None:
     """Nor are more releases seen than are charged, and none of one version twice."""
-    history = History(next(folders), body, sent=sent)
+    live(next(folders), body, sent, steps)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("steps", [TWO_PUBLISHERS, FEWER, IN_BETWEEN], ids=["two publishers", "fewer", "in between"])
+@pytest.mark.usefixtures("backend")
+def test_nor_on_postgresql(tmp_path: Path, steps: list[tuple[str, Any]]) -> None:
+    live(tmp_path, PER_CLIENT, True, steps)
+
+
+def live(folder: Path, body: str, sent: bool, steps: list[tuple[str, Any]]) -> None:
+    history = History(folder, body, sent=sent)
     for step, value in [*steps, *[("tick", 20)] * 3]:
         getattr(history, step)(value)
         history.check()

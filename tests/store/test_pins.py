@@ -77,6 +77,7 @@ def released(study: LocalStudy) -> Disclosed:
 # --- until the first example ---
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
 def test_an_edited_study_is_taken_and_clients_keep_their_tokens(tmp_path: Path, body: str) -> None:
     study = served(tmp_path, body)
@@ -110,6 +111,7 @@ def test_a_promise_that_nobody_has_sent_under_may_be_any(tmp_path: Path) -> None
     study.store.close()
 
 
+@pytest.mark.usefixtures("backend")
 def test_the_first_example_fixes_limits_even_if_it_is_removed(tmp_path: Path) -> None:
     """Who has sent may send again. To enroll and to forget is not to begin."""
     study = served(tmp_path, PRIVATE)
@@ -155,6 +157,7 @@ class Kill(BaseException):
     """As kill -9: nothing of the process goes on."""
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("point", ["read ahead", "caught up", "ledger", "publication"])
 @pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
 def test_a_publisher_that_was_killed_at_the_first_release(tmp_path: Path, body: str, point: str) -> None:
@@ -209,6 +212,7 @@ def test_what_was_released_without_noise_is_never_private(tmp_path: Path) -> Non
         assert refused(study, ('"exact"', '"private"')) == reason
 
 
+@pytest.mark.usefixtures("backend")
 def test_the_budget_of_the_last_start_is_spent(tmp_path: Path) -> None:
     """It became stricter before the first release; the noise is of it, and the ledger has one row for each release."""
     with local_study(tmp_path, PRIVATE) as first:
@@ -289,6 +293,7 @@ def test_after_the_first_release_a_study_without_noise_may_become_quicker(tmp_pa
 # --- backups ---
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("sent", [True, False], ids=["after the first example", "before"])
 def test_a_backup_fixes_what_its_restoration_counts_by(tmp_path: Path, sent: bool) -> None:
     study = served(tmp_path, PRIVATE)
@@ -348,6 +353,7 @@ def test_a_database_of_an_earlier_version_may_have_backups(tmp_path: Path) -> No
 # --- many servers of one database ---
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_server_of_other_terms_takes_nothing_more(tmp_path: Path) -> None:
     """Its clients were shown another promise, and its limits are others."""
     study = served(tmp_path, PRIVATE)

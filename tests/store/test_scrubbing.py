@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from motet.store import clients, scrubber
 from motet.store import examples as stored
 from motet.store.examples import Addition, Example
-from motet.store.scrubber import Scrubber
+from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import setting
 from motet.store.store import Store, read_only
 from motet.store.writer import Writer
@@ -48,12 +48,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_beside_a_reader_removed_data_stay_no_write_waits_and_they_leave_when_it_ends(
-    store: Store, tmp_path: Path, impatient: None, caplog: pytest.LogCaptureFixture
+    file_store: Store, tmp_path: Path, impatient: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     del impatient
-    ann, bob = enrolled(store, "ann", "bob")
+    ann, bob = enrolled(file_store, "ann", "bob")
     secret = struct.pack(">d", 1234.5678)
-    writer = Writer(store)
+    writer = Writer(file_store)
     writer.submit(Addition.of(ann.id, [example("1", 1234.5678)], 9)).result(END)
     with reader(tmp_path):
         removal = writer.submit(partial(stored.remove, client=ann.id, id="1"), scrub=True).result(END)
@@ -69,25 +69,25 @@ def test_beside_a_reader_removed_data_stay_no_write_waits_and_they_leave_when_it
 
 
 def test_copies_of_rows_that_were_moved_leave_the_disk_also_after_a_crash(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite moves rows when a page is full, and may leave their bytes in its unused part."""
     rng = random.Random(0)
     monkeypatch.setattr("secrets.token_hex", lambda n: rng.randbytes(n).hex())  # clients' ids decide where rows are
-    people = [client.id for client in enrolled(store, *map(str, range(100)))]
+    people = [client.id for client in enrolled(file_store, *map(str, range(100)))]
     owners = rng.choices(people, k=400)
     values = [[1000.3 + (5 * k + j) / 7 for j in range(5)] for k in range(400)]
-    with store.transaction() as c:
+    with file_store.transaction() as c:
         for k, owner in enumerate(owners):
             new = [Example(str(y), bytes(8 * rng.choice([1, 1, 3, 40])), y, 1.0) for y in values[k]]
             stored.add_all(c, [Addition.of(owner, new, 9999)])
-    with store.transaction() as c:
+    with file_store.transaction() as c:
         for client in people[:50]:
             clients.forget(c, client)
     (tmp_path / "crashed").mkdir()
     for name in ("study.db", "study.db-wal"):
         shutil.copy(tmp_path / name, tmp_path / "crashed" / name)
-    assert store.scrub().result(END)
+    assert file_store.scrub().result(END)
     opened = Store(f"sqlite:///{tmp_path}/crashed/study.db")
     assert opened.scrub().result(END)
     for folder in (tmp_path, tmp_path / "crashed"):
@@ -97,29 +97,29 @@ def test_copies_of_rows_that_were_moved_leave_the_disk_also_after_a_crash(
     opened.close()
 
 
-def test_ids_of_a_forgotten_client_leave_the_log(store: Store, tmp_path: Path) -> None:
+def test_ids_of_a_forgotten_client_leave_the_log(file_store: Store, tmp_path: Path) -> None:
     """Those of single removals stay, so that a late repetition is a duplicate."""
-    people = enrolled(store, "ann", "bob")
+    people = enrolled(file_store, "ann", "bob")
     for person in people:
-        with store.transaction() as c:
+        with file_store.transaction() as c:
             Addition.of(person.id, [example(f"{person.name} on monday"), example("2")], 9)(c)
             stored.remove(c, person.id, f"{person.name} on monday")
             stored.replace(c, person.id, example("2", 5.0))
-    with store.transaction() as c:
+    with file_store.transaction() as c:
         clients.forget(c, people[0].id)
-    assert store.scrub().result(END)
+    assert file_store.scrub().result(END)
     assert not on_disk(tmp_path, b"ann on monday")
     assert on_disk(tmp_path, b"bob on monday")
 
 
-def test_ids_that_an_earlier_version_kept_leave_the_log(store: Store, tmp_path: Path) -> None:
-    with store.transaction() as c:
+def test_ids_that_an_earlier_version_kept_leave_the_log(file_store: Store, tmp_path: Path) -> None:
+    with file_store.transaction() as c:
         c.exec_driver_sql("DELETE FROM settings WHERE key = 'unscrubbed'")
         c.exec_driver_sql("UPDATE settings SET value = '1' WHERE key = 'schema'")
         c.exec_driver_sql("DROP TABLE chain")
         c.exec_driver_sql("INSERT INTO log VALUES (1, 'remove', 'forgotten', 'ann on monday')")
         c.exec_driver_sql("UPDATE head SET sequence = 1")
-    store.close()
+    file_store.close()
     opened = Store(f"sqlite:///{tmp_path / 'study.db'}")
     assert opened.scrub().result(END)
     assert not on_disk(tmp_path, b"ann on monday")
@@ -142,7 +142,7 @@ def test_whoever_verifies_or_exports_keeps_nothing_in_the_files(tmp_path: Path) 
 
 
 @contextmanager
-def running(attempt: Callable[[], float | None]) -> Iterator[Scrubber]:
+def running(attempt: Callable[[], Scrubbed | None]) -> Iterator[Scrubber]:
     made = Scrubber(attempt)
     yield made
     made.close()
@@ -151,7 +151,7 @@ def running(attempt: Callable[[], float | None]) -> Iterator[Scrubber]:
 
 def test_an_attempt_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
-    outcomes: list[float | None] = [None, None, 0.0]
+    outcomes: list[Scrubbed | None] = [None, None, Scrubbed(0.0)]
     with running(lambda: outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]) as made:
         assert made.request().result(END)
         assert made.request().result(END)
@@ -162,10 +162,10 @@ def test_an_attempt_that_fails_is_no_end(impatient: None, caplog: pytest.LogCapt
     full = threading.Event()
     full.set()
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         if full.is_set():
             raise OSError("no space left")
-        return 0.0
+        return Scrubbed(0.0)
 
     with running(attempt) as made:
         assert made.request().result(END) is False
@@ -180,11 +180,11 @@ def test_an_attempt_that_fails_is_no_end(impatient: None, caplog: pytest.LogCapt
 def test_only_an_attempt_that_begins_after_the_request_answers_it() -> None:
     begun, may_end, attempts = threading.Semaphore(0), threading.Semaphore(0), []
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         attempts.append(1)
         begun.release()
         may_end.acquire()
-        return 0.0
+        return Scrubbed(0.0)
 
     with running(attempt) as made:
         first = made.request()
@@ -201,9 +201,9 @@ def test_only_an_attempt_that_begins_after_the_request_answers_it() -> None:
 def test_writers_rest_between_attempts_and_requests_do_not_wait_for_that() -> None:
     attempts = []
 
-    def attempt() -> float:
+    def attempt() -> Scrubbed:
         attempts.append(1)
-        return 1000.0
+        return Scrubbed(1000.0)
 
     with running(attempt) as made:
         assert made.request().result(END)

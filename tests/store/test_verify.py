@@ -20,7 +20,7 @@ from tests.store.local_study import EXACT, FIXED, PER_CLIENT, PRIVATE, local_stu
 
 
 @pytest.mark.parametrize("body", [EXACT, FIXED, PRIVATE, PER_CLIENT], ids=["growing", "fixed", "private", "per client"])
-def test_what_the_program_wrote_passes(tmp_path: Path, body: str) -> None:
+def test_what_the_program_wrote_passes(tmp_path: Path, backend: str, body: str) -> None:
     with local_study(tmp_path, body) as study:
         assert states(study) == {"last release": "skipped"}
         ann, bob = study.enroll("dora", "emil")
@@ -30,14 +30,16 @@ def test_what_the_program_wrote_passes(tmp_path: Path, body: str) -> None:
             study.do(examples.replace, ann, examples.Example("0", b"\0" * 8, float(k), 2.0))
         study.do(examples.remove, ann, "3")
         study.do(clients.forget, bob)
-        before = study.study.path.with_suffix(".db").read_bytes()
+        database = study.study.path.with_suffix(".db")
+        before = database.read_bytes() if backend == "sqlite" else b""
         assert states(study) == {"recomputed sums": "skipped"}
-        assert study.study.path.with_suffix(".db").read_bytes() == before
+        assert not before or database.read_bytes() == before
         study.release()
         # Who removed something and then retired may have been in the last release or not.
         assert states(study) == ({"recomputed sums": "skipped"} if body == PER_CLIENT else {})
 
 
+@pytest.mark.usefixtures("backend")
 def test_retired_clients_are_left_out(tmp_path: Path) -> None:
     with local_study(tmp_path, PER_CLIENT) as study:
         study.release(3)
@@ -47,6 +49,7 @@ def test_retired_clients_are_left_out(tmp_path: Path) -> None:
         assert states(study) == {}
 
 
+@pytest.mark.usefixtures("backend")
 def test_an_improved_model_is_told_apart_from_tampering(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         study.release()
@@ -55,6 +58,7 @@ def test_an_improved_model_is_told_apart_from_tampering(tmp_path: Path) -> None:
     assert states(Study.load(path)) == {}
 
 
+@pytest.mark.usefixtures("backend")
 def test_a_study_that_all_have_left(tmp_path: Path) -> None:
     with local_study(tmp_path, EXACT) as study:
         study.release()
@@ -112,6 +116,7 @@ TAMPERING: list[tuple[str, str, str, set[str]]] = [
 ]
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize(("what", "body", "statement", "found"), TAMPERING, ids=[case[0] for case in TAMPERING])
 def test_tampering_is_found(tmp_path: Path, what: str, body: str, statement: str, found: set[str]) -> None:
     with local_study(tmp_path, body) as study:
@@ -123,6 +128,7 @@ def test_tampering_is_found(tmp_path: Path, what: str, body: str, statement: str
         assert wrong - found <= {"recomputed sums", "last release"}, what
 
 
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
 def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) -> None:
     """With a checksum that fits."""
@@ -131,7 +137,7 @@ def test_release_bytes_that_were_altered_skilfully(tmp_path: Path, body: str) ->
         with study.store.snapshot() as connection:
             data = connection.exec_driver_sql("SELECT data FROM releases").scalar_one()
         forged = replace(Disclosed.from_bytes(data), theta=Disclosed.from_bytes(data).theta + 0.001)
-        study.execute("UPDATE releases SET data = ?", forged.to_bytes())
+        study.execute("UPDATE releases SET data = :data", data=forged.to_bytes())
         assert states(study) == {"released bytes": "failed", "chain": "failed"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, event
@@ -63,16 +64,16 @@ def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
 
 
 def test_a_database_that_fails_answers_nobody_with_success(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (ann,) = enrolled(store, "ann")
-    writer = Writer(store)
+    (ann,) = enrolled(file_store, "ann")
+    writer = Writer(file_store)
 
     def fail() -> None:
         raise OperationalError("commit", {}, sqlite3.OperationalError("disk full"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "transaction", fail)
+        patch.setattr(file_store, "transaction", fail)
         for _ in range(2):
             with pytest.raises(Busy, match="cannot be used now: disk full; try again later"):
                 writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END)
@@ -94,3 +95,28 @@ def test_who_went_away_stops_nobody_else(store: Store) -> None:
     may_end.set()
     assert second.result(END).count == 1
     writer.close()
+
+
+def test_what_the_database_undoes_with_another_command_is_not_acknowledged(tmp_path: Path) -> None:
+    """After some errors SQLite undoes the whole transaction by itself, and takes a commit of nothing for a success."""
+    store = Store(f"sqlite:///{tmp_path / 'study.db'}")
+    (ann,) = enrolled(store, "ann")
+    writer = Writer(store)
+    _, may_end = paused(writer)
+
+    def fill(connection: Connection) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        try:
+            connection.exec_driver_sql("INSERT INTO settings VALUES ('large', hex(zeroblob(100000)))")
+        finally:
+            connection.exec_driver_sql("PRAGMA max_page_count = 4294967294")
+
+    one, other = writer.submit(Addition.of(ann.id, [example("1")], 9)), writer.submit(fill)
+    may_end.set()
+    for answer in (one, other):
+        with pytest.raises(Busy, match="database or disk is full; try again later"):
+            answer.result(END)
+    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END).accepted == 1
+    writer.close()
+    store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from motet.errors import EmptyData, InvalidData
 from motet.files import Table, read
 from motet.model.columns import QUANTILES
 from motet.study.pilot import Pilot, Roles, kinds_of, outward
+from motet.study.slopes import LinearModel
 
 
 def table(tmp_path: Path, frame: pd.DataFrame) -> Table:
@@ -80,6 +82,73 @@ def test_columns_that_are_no_inputs_by_default(tmp_path: Path) -> None:
     assert given.X.shape == (40, 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "is_input"),
+    [
+        ("case", np.random.default_rng(0).permutation(60) + 1, False),  # in another order
+        ("rownames", np.arange(60) * 37, False),  # of some of the rows
+        ("count", np.arange(60) * 37, True),  # whole numbers with large gaps may be measurements
+        ("day", np.arange(60) // 2, True),
+    ],
+)
+def test_row_numbers_are_no_inputs_by_default(tmp_path: Path, name: str, numbers: np.ndarray, is_input: bool) -> None:
+    frame = visits(60).drop(columns="visit").assign(**{name: numbers})
+    columns = Pilot.read(table(tmp_path, frame), ROLES).columns
+    assert columns is not None
+    assert (name in columns.names) is is_input
+
+
+def sizes(n: int = 400) -> pd.DataFrame:
+    """Sales over decades, of which the logarithm counts; delays over decades, that count as they are; an even input."""
+    rng = np.random.default_rng(2)
+    sales, delay = 10 ** rng.normal(4.0, 1.0, n), 10 ** rng.normal(1.0, 0.7, n) - 5.0
+    level = rng.normal(size=20)[np.arange(n) % 20]
+    y = 3 * np.log10(sales) + 0.5 * delay + level + 0.5 * rng.normal(size=n)
+    even = rng.normal(size=n)
+    return pd.DataFrame({"client": np.arange(n) % 20, "sales": sales, "delay": delay, "even": even, "y": y})
+
+
+def test_inputs_of_very_different_sizes_are_read_by_their_logarithms(tmp_path: Path) -> None:
+    frame, roles = sizes(), Roles(client="client", target="y")
+    pilot = Pilot.read(table(tmp_path, frame), roles)
+    assert pilot.columns is not None
+    sales, delay, even = pilot.columns
+    assert sales.log_above is not None
+    assert delay.log_above is even.log_above is None  # a delay predicts better as it is
+    np.testing.assert_allclose(pilot.X[:, 0], np.arcsinh(frame["sales"] / sales.log_above), rtol=1e-9)
+    assert sales.bounds is not None
+    assert frame["sales"].max() < sales.cell(sales.bounds[1]) < 1.3 * frame["sales"].max()
+    assert sales.cell(sales.quantiles[2]) == pytest.approx(frame["sales"].median(), rel=0.02)
+    (note,) = [note for note in pilot.notes if "logarithms" in note]
+    assert f"sales above {sales.log_above:g}; --log COLUMNS names others" in note
+    for names in ((), ("delay",)):
+        given = Pilot.read(table(tmp_path, frame), replace(roles, logarithms=names))
+        assert given.columns is not None
+        assert tuple(column.name for column in given.columns if column.log_above is not None) == names
+    with pytest.raises(InvalidData, match="--log has 'sale', which is no input; did you mean 'sales'"):
+        Pilot.read(table(tmp_path, frame), replace(roles, logarithms=("sale",)))
+
+
+def test_weights_of_slopes_and_the_error_left_out_are_those_of_plain_formulas() -> None:
+    rng = np.random.default_rng(3)
+    X, client = rng.normal(size=(60, 3)), np.arange(60) % 6
+    y = 2.0 * X[:, 0] - 0.5 * X[:, 1] + rng.normal(size=6)[client] + 0.1 * rng.normal(size=60)
+    model = LinearModel(X, y, client)
+    V = np.eye(60) + (client[:, None] == client)  # a level of each client, as variable as the noise
+    Z = np.column_stack([np.ones(60), (X - X.mean(axis=0)) / X.std(axis=0)])
+    slopes = np.linalg.solve(Z.T @ np.linalg.solve(V, Z), Z.T @ np.linalg.solve(V, y))[1:]
+    shares = np.maximum(np.abs(slopes) / np.abs(slopes).max(), 0.1)
+    assert model.weights.tolist() == [float(f"{share:.1g}") for share in shares]
+    values, vectors = np.linalg.eigh(V)
+    root = vectors @ np.diag(values**-0.5) @ vectors.T
+    Zw, yw = root @ Z, root @ y
+    left_out = []
+    for k in range(60):
+        others = np.arange(60) != k
+        left_out.append(yw[k] - Zw[k] @ np.linalg.lstsq(Zw[others], yw[others], rcond=None)[0])
+    assert model.error == pytest.approx(np.mean(np.square(left_out)), rel=1e-4)
+
+
 def test_columns_that_others_tell_already_are_no_inputs_by_default(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     frame = visits().drop(columns="visit").assign(year=2000 + np.arange(40) % 9, month=rng.integers(1, 13, 40))
@@ -133,6 +202,17 @@ def test_mistakes_name_the_column(tmp_path: Path, roles: Roles, message: str) ->
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EmptyData, match="at least 12 complete rows of 4 clients, got 8 complete rows of 8 clients"):
         Pilot.read(table(tmp_path, visits(8)), ROLES)
+
+
+def test_a_table_without_numbers_among_its_inputs(tmp_path: Path) -> None:
+    frame = visits()[[ROLES.client, ROLES.target]].assign(kind=["u", "v", "w", "u", "v"] * 8)
+    assert Pilot.read(table(tmp_path, frame), ROLES).roles.inputs == ("kind",)
+
+
+def test_lists_in_the_cells_of_a_parquet_file_are_text(tmp_path: Path) -> None:
+    frame = visits().assign(pair=[[k % 3, 1] for k in range(40)])
+    frame.to_parquet(tmp_path / "visits.parquet")
+    assert "pair" in kinds_of(read(tmp_path / "visits.parquet"))
 
 
 def test_items_by_name_with_and_without_a_catalogue(tmp_path: Path) -> None:

@@ -131,17 +131,18 @@ def test_cells_become_the_rows_that_python_makes_of_them(core: Page) -> None:
             {"name": "hours", "bounds": [0.0, 24.0]},
             {"name": "sex", "values": ["f", "m", "x, or y"]},
             {"name": "visit", "since": "2024-02-28", "bounds": ["2024-01-01", "2026-12-31"]},
+            {"name": "sales", "log_above": 0.3, "bounds": [-1e9, 1e9], "quantiles": [0.0, 0.2, 1.0, 5e3, 1e7]},
         ]
     )
     rows = [
-        {"hours": hours, "sex": sex, "visit": visit}
-        for hours, sex, visit in (
-            ("1", "m", "2024-03-01"),
-            ("-2.5e-3", "f", "2023-12-31"),
-            (".5", "x, or y", "2024-02-29 06:00"),
-            ("+7.", "f", "2025-07-01T12:00:30"),
-            ("0", "f", "2024-02-28T23:30:00-01:00"),
-            ("1e2", "m", "2024-02-28T00:00Z"),
+        {"hours": hours, "sex": sex, "visit": visit, "sales": sales}
+        for hours, sex, visit, sales in (
+            ("1", "m", "2024-03-01", "0"),
+            ("-2.5e-3", "f", "2023-12-31", "-1e-9"),
+            (".5", "x, or y", "2024-02-29 06:00", "0.3"),
+            ("+7.", "f", "2025-07-01T12:00:30", "123456.789"),
+            ("0", "f", "2024-02-28T23:30:00-01:00", "-4.7e8"),
+            ("1e2", "m", "2024-02-28T00:00Z", "1e30"),
         )
     ]
     read = """async ([specs, rows]) => {
@@ -156,8 +157,18 @@ def test_cells_become_the_rows_that_python_makes_of_them(core: Page) -> None:
       const columns = new Columns(specs);
       return rows.map((row) => columns.collapse(row).map((value, k) => columns.columns[k].cell(value)));
     }"""
+    answer = core.evaluate(back, [columns.to_spec(), found.tolist()])
     cells = [[f"{one['hours']:g}", one["sex"], one["visit"]] for one in columns.cells(found)]
-    assert core.evaluate(back, [columns.to_spec(), found.tolist()]) == cells
-    for bad in ({"hours": "1,5"}, {"sex": "F"}, {"visit": "1.3.2024"}, {"visit": "2024-13-01"}, {"hours": ""}):
+    assert [one[:3] for one in answer] == cells
+    assert [float(one[3]) for one in answer] == [one["sales"] for one in columns.cells(found)]
+    assert [float(one[3]) for one in answer] == [float(one["sales"]) for one in rows]
+    for bad in (
+        {"hours": "1,5"},
+        {"sales": "1,5"},
+        {"sex": "F"},
+        {"visit": "1.3.2024"},
+        {"visit": "2024-13-01"},
+        {"hours": ""},
+    ):
         with pytest.raises(Error, match="expected"):
             core.evaluate(read, [columns.to_spec(), [rows[0] | bad]])

@@ -22,7 +22,7 @@ from motet.cli.evaluate import evaluate
 from motet.cli.examples import remove, replace, send
 from motet.cli.fit import fit, tune
 from motet.cli.init import init
-from motet.cli.operate import backup, export, restore, serve, verify
+from motet.cli.operate import backup, export, migrate, restore, serve, verify
 from motet.cli.predict import predict
 from motet.cli.releases import download, release, status
 from motet.cli.reproduce import reproduce
@@ -80,6 +80,7 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (verify, "motet verify study.toml"),
     (backup, "motet backup study.toml monday.zip"),
     (restore, "motet restore monday.zip restored"),
+    (migrate, "motet migrate study.toml postgresql+psycopg://motet@db.example.org/study"),
     (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
     (tune, "motet tune visits.csv\nmotet tune pupils.parquet --client school --target score --inputs age,hours"),
     (

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from motet.arrays import Array
-from motet.cli.connect import is_address, release_at
+from motet.cli.connect import is_address, layout_at, release_at
 from motet.cli.terminal import (
     AsJson,
     ClientColumn,
@@ -28,6 +28,7 @@ from motet.files import cell_text, read
 from motet.text import count
 
 if TYPE_CHECKING:
+    from motet.client.layout import Layout
     from motet.release.disclosed import Disclosed
     from motet.study.evaluation import Evaluation
     from motet.study.scores import Score
@@ -74,7 +75,8 @@ def evaluate(
     """
     check_plot(plot, force=force)
     subject = _source(source)
-    rows = read_rows(table, subject, client, target, name)
+    layout = layout_at(source) if is_address(source) else None
+    rows = read_rows(table, subject, client, target, name, layout)
     from motet.release.disclosed import Disclosed
     from motet.study.evaluation import evaluate as evaluate_rows
 
@@ -114,12 +116,20 @@ class Rows:
     noise: Array
 
 
-def read_rows(path: Path, source: Study | Disclosed, client: str | None, target: str | None, name: str | None) -> Rows:
-    """The columns are those that options name, else those of the study file, else the usual ones."""
+def read_rows(
+    path: Path,
+    source: Study | Disclosed,
+    client: str | None,
+    target: str | None,
+    name: str | None,
+    layout: Layout | None = None,
+) -> Rows:
+    """The columns are those that options name, else those of the study file or of its server's ``layout``, else the
+    usual ones."""
     from motet.client.layout import Layout
     from motet.client.tables import cells_of_inputs
 
-    layout = Layout.of_model(source.model, source.dimension)
+    layout = layout or Layout.of_model(source.model, source.dimension)
     if (named := getattr(source, "table", None)) is not None:
         layout = layout.changed(**named.model_dump())
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)

@@ -6,7 +6,9 @@ import math
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from motet.files import Table
     from motet.study.evaluation import Evaluation
     from motet.study.pilot import Pilot, Roles
-    from motet.study.proposal import Promise
+    from motet.study.proposal import Promise, Proposal
     from motet.study.study import Study
 
 NEW_ROWS = 3  # of a new client's own, when a study is evaluated
@@ -52,6 +54,13 @@ def init(
     ] = None,
     units: Annotated[
         str | None, typer.Option(help="Units of inputs, such as hours=h,dose=mg.", metavar="UNITS")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Inputs that are read by their logarithms, or none; by default those of very different sizes.",
+            metavar="COLUMNS",
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
     clients: Annotated[
@@ -101,7 +110,7 @@ def init(
         raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
     check_new(file, force=force)
     if pilot is None:
-        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units})
+        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units, "--log": log})
         choices: dict[str, Any] = {
             "name": title,
             "catalogue": catalogue,
@@ -118,6 +127,7 @@ def init(
 
     table = read(pilot)
     roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units))
+    roles = replace(roles, logarithms=() if log == "none" else _listed(log))
     asked = _asked_promise(promise)
     from motet.study.proposal import Promise
 
@@ -135,7 +145,6 @@ def _listed(text: str | None) -> tuple[str, ...] | None:
 def _from_table(
     file: Path, path: Path, table: Table, roles: Roles, promise: Promise, title: str, *, force: bool, as_json: bool
 ) -> None:
-    from motet.study.evaluation import evaluate
     from motet.study.pilot import Pilot
     from motet.study.proposal import Proposal
 
@@ -146,21 +155,51 @@ def _from_table(
     with steps_shown(console) as report:
         proposal = Proposal.of(pilot, promise, report)
     study = proposal.write(file, title, force=force)
-    folds = FEW_FOLDS if len(pilot.y) > MANY_ROWS else ALL_FOLDS
-    made = promise.releases if study.private else 1
-    with progress_bar(console, "folds", folds, "Evaluating") as advance:
-        found = evaluate(
-            study, pilot.clients, pilot.X, pilot.y, new_rows=NEW_ROWS, folds=folds, releases=made, advance=advance
-        )
+    found, tried, structure = _evaluated(study, pilot, promise, console), "", "full"
+    if found.is_behind and (plain := _plain(pilot, promise, title, console)) is not None:
+        scores = f"log score {plain[1].log_score:.3f} against {found.log_score:.3f}"
+        tried = f"A plain structure, slopes of the average and a level of each client, is not better: {scores}."
+        if plain[1].log_score < found.log_score:
+            study, found, structure = plain[0].write(file, title, force=True), plain[1], "plain"
+            tried = (
+                f"A plain structure is better, and written: slopes of the average, a level of each client; {scores}."
+            )
     if as_json:
         table_of = {"file": pilot.file, "rows": len(pilot.y), "clients": len(pilot.sizes), "notes": list(pilot.notes)}
-        show({**_about(file, study), "from": table_of, "evaluation": found.to_dict()})
+        show({**_about(file, study), "from": table_of, "structure": structure, "evaluation": found.to_dict()})
         return
     show(f"{file}: written, with the settings that the table makes likeliest. Evaluated: {found.subject}.")
+    if tried:
+        show(tried)
     show_scores(found, "this study", NEW_ROWS)
     show("The settings were found on all rows, these too; what was predicted from other rows is what is scored.")
     _show_advice(found, study)
     _show_next(file, study, path)
+
+
+def _evaluated(study: Study, pilot: Pilot, promise: Promise, console: Console) -> Evaluation:
+    """As it would be served at the end of its budget."""
+    from motet.study.evaluation import evaluate
+
+    folds = FEW_FOLDS if len(pilot.y) > MANY_ROWS else ALL_FOLDS
+    made = promise.releases if study.private else 1
+    with progress_bar(console, "folds", folds, "Evaluating") as advance:
+        return evaluate(
+            study, pilot.clients, pilot.X, pilot.y, new_rows=NEW_ROWS, folds=folds, releases=made, advance=advance
+        )
+
+
+def _plain(pilot: Pilot, promise: Promise, title: str, console: Console) -> tuple[Proposal, Evaluation] | None:
+    """A proposal of few numbers and its evaluation, to fall back to; None for items that only have names."""
+    from motet.study.proposal import Proposal
+
+    if pilot.catalogue is not None and not pilot.catalogue.features:
+        return None
+    with steps_shown(console) as report:
+        proposal = Proposal.of(pilot, promise, report, plain=True)
+    with TemporaryDirectory() as folder:
+        study = proposal.write(Path(folder) / "plain.toml", title)
+        return proposal, _evaluated(study, pilot, promise, console)
 
 
 def _show_pilot(pilot: Pilot) -> None:

@@ -1,4 +1,4 @@
-"""Commands of the operator on the server's machine: serve, export, verify, backup, restore."""
+"""Commands of the operator on the server's machine: serve, export, verify, backup, restore, migrate."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port to listen on, instead of the study file's.")
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that answer requests; more than one needs PostgreSQL.")
+    ] = 1,
     certfile: Annotated[Path | None, typer.Option(help="A certificate in PEM, for TLS.")] = None,
     keyfile: Annotated[Path | None, typer.Option(help="Its private key, without a password.")] = None,
     data: Annotated[
@@ -72,6 +75,7 @@ def serve(
         study,
         host=host,
         port=port,
+        workers=workers,
         certfile=certfile,
         keyfile=keyfile,
         log_format="plain" if plain else "json",
@@ -257,3 +261,39 @@ def _end(done: Restoration) -> str | None:
 
 def _released(version: int) -> str:
     return f"with releases up to {version}" if version else "before its first release"
+
+
+# --- another database ---
+
+
+def migrate(
+    study: File,
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="The new database: postgresql+psycopg://user@host/database, or sqlite:///file.db beside the study's "
+            "file. Give a password in PGPASSWORD or ~/.pgpass.",
+            metavar="URL",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Move a study to another database, with everything in it: SQLite to PostgreSQL, or back. Stop its servers first.
+
+    Afterwards nothing can be served from the old database, so no budget is spent twice. If it is interrupted, run it
+    again: the same command ends the move.
+    """
+    from motet.store.migrate import migrate as run
+    from motet.study.study import Study
+
+    loaded, console = Study.load(study), Console(stderr=True)
+    done = run(loaded, url, lambda total: progress_bar(console, "examples", total))
+    if as_json:
+        show({"url": done.target, "clients": done.clients, "examples": done.examples, "again": done.again})
+        return
+    what = f"{count(done.examples, 'example')} of {count(done.clients, 'client')}"
+    show(f"{loaded.name} was moved before." if done.again else f"{loaded.name} is moved: {what}, and all else.")
+    show(f"Write this into {study}, then check it with motet verify and serve it:")
+    show("[store]")
+    show(f'url = "{done.target}"')
+    show("The old database is not served any more. It keeps what clients remove from now on: delete it.")

@@ -65,13 +65,15 @@ def average(scaling: Scaling) -> Kernel:
     return scaling.smooth
 
 
-def shift(scaling: Scaling) -> Kernel:
-    """An intercept and slopes, correlated if columns are few, and a smooth function."""
+def shift(scaling: Scaling, slopes: Scaling | None = None) -> Kernel:
+    """An intercept and slopes, correlated if columns are few, otherwise of a scaling of their own if that is given; and
+    a smooth function."""
     if scaling.is_constant:
         return ConstantKernel(1.0)
     columns = len(scaling.scale)
     if columns > MAX_CORRELATED_COLUMNS:
-        return ConstantKernel(1.0) + scaling.kernel(DotProduct(0.0)) + ConstantKernel(1.0) * scaling.smooth
+        linear = (slopes or scaling).kernel(DotProduct(0.0))
+        return ConstantKernel(1.0) + linear + ConstantKernel(1.0) * scaling.smooth
     return scaling.kernel(Linear(np.eye(1 + columns).tolist())) + ConstantKernel(1.0) * scaling.smooth
 
 

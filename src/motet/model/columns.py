@@ -1,12 +1,13 @@
 """Named inputs: the columns that a study's inputs have, as people write them, and the numbers that kernels read.
 
 A column holds numbers, one of some values (a category), or dates. A category becomes one number of 0 or 1 for each of
-its values, a date the days since a fixed one. Columns are matched by name, so their order does not matter, and whatever
-is unknown, missing or there twice is refused.
+its values, a date the days since a fixed one. Numbers of very different sizes may be read by their logarithms. Columns
+are matched by name, so their order does not matter, and whatever is unknown, missing or there twice is refused.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, finite_number
+from motet.arrays import MAX_MAGNITUDE, Array, finite_number
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.files import cell_number, cell_text, is_missing
 from motet.text import alternatives, brief, first_few, suggestion
@@ -28,11 +29,15 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 ONE_DAY = timedelta(days=1)
 DATE_LETTERS = 10
 ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T].*")
+MAX_SINH = 700.0  # above, a double has no hyperbolic sine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """A column of numbers; of a category, if it has ``values``; or of dates, in days ``since`` one.
+
+    A number x with ``log_above`` = w is read as asinh(x / w): by its logarithm if |x| is above w, nearly as x / w
+    below; so zeros and negative numbers are read too.
 
     ``bounds`` are the lowest and the highest number, which a study refuses to leave; ``quantiles``, at 5, 25, 50, 75
     and 95 %, say how inputs are spread between them; ``unit`` is for people.
@@ -43,6 +48,7 @@ class Column:
     unit: str = ""
     values: tuple[str, ...] = ()
     since: date | None = None
+    log_above: float | None = None
     quantiles: tuple[float, ...] = ()
 
     @property
@@ -67,7 +73,11 @@ class Column:
         number = cell_number(cell) if self.since is None else days_since(cell, self.since)
         if number is None:
             raise InvalidData(f"expected {self.expected}, got {brief(cell)}")
-        return number
+        return self.encoded(number)
+
+    def encoded(self, number: float) -> float:
+        """A number or days as kernels read them."""
+        return number if self.log_above is None else math.asinh(number / self.log_above)
 
     def lacks(self, cell: Any) -> bool:
         """Whether a cell is missing; a word for that may be one of the values."""
@@ -92,7 +102,7 @@ class Column:
     def text(self, number: float) -> str:
         """A number as people read it."""
         try:
-            return f"{number:g}" if self.is_numeric else str(self.cell(number))
+            return f"{self.cell(number):g}" if self.is_numeric else str(self.cell(number))
         except OverflowError:  # before the year 1, or after 9999
             return f"{number:g} days since {self.since}"
 
@@ -100,6 +110,8 @@ class Column:
         """The other way: a number, a value, or a date in ISO 8601."""
         if self.values:
             return self.values[round(number)]
+        if self.log_above is not None:
+            return float(f"{self.log_above * math.sinh(max(-MAX_SINH, min(number, MAX_SINH))):.12g}")
         return float(number) if self.since is None else iso_date(number, self.since)
 
     def to_spec(self) -> dict[str, Any]:
@@ -111,6 +123,7 @@ class Column:
             "unit": self.unit,
             "values": list(self.values),
             "since": None if self.since is None else self.since.isoformat(),
+            "log_above": self.log_above,
             "quantiles": [self.cell(one) for one in self.quantiles],
         }
         return {key: value for key, value in spec.items() if value}
@@ -129,6 +142,7 @@ class Column:
             raise InvalidModel("expected values, for a category, or since, for dates, got both", where="since")
         since = _date(spec["since"]) if "since" in spec else None
         column = cls(name=name, unit=unit, values=_values(values), since=since)
+        column = replace(column, log_above=_log_above(spec["log_above"], column) if "log_above" in spec else None)
         column = replace(column, bounds=_bounds(spec.get("bounds"), column))
         return replace(column, quantiles=_quantiles(spec["quantiles"], column) if "quantiles" in spec else ())
 
@@ -338,7 +352,8 @@ def iso_date(days: float, since: date) -> str:
 def _numbers(column: Column, cells: Any) -> Array:
     """A column of a frame."""
     array = np.asarray(cells)
-    if not column.values and column.since is None and array.dtype.kind in "iuf" and np.isfinite(array).all():
+    plain = column.is_numeric and column.log_above is None
+    if plain and array.dtype.kind in "iuf" and np.isfinite(array).all():
         return array.astype(float)
     out = []
     for k, cell in enumerate(array if array.dtype.kind == "M" else array.tolist()):
@@ -377,6 +392,13 @@ def _date(value: Any) -> date:
     return date(2000, 1, 1) + timedelta(days=int(day // 1))
 
 
+def _log_above(value: Any, column: Column) -> float:
+    number = finite_number(value)
+    if not column.is_numeric or number is None or not number > 1 / MAX_MAGNITUDE:
+        raise InvalidModel(f"expected a number above 0, of a column of numbers, got {brief(value)}", where="log_above")
+    return number
+
+
 def _bounds(bounds: Any, column: Column) -> tuple[float, float] | None:
     if bounds is None:
         return None
@@ -403,5 +425,5 @@ def _ascending(listed: Any, column: Column) -> list[float]:
     """Numbers or dates in ascending order; none if they are something else."""
     cells = list(listed) if isinstance(listed, (list, tuple)) and not column.values else []
     numbers = [finite_number(one) if column.since is None else days_since(one, column.since) for one in cells]
-    ascending = [number for number in numbers if number is not None]
+    ascending = [column.encoded(number) for number in numbers if number is not None]
     return ascending if len(ascending) == len(cells) and ascending == sorted(ascending) else []

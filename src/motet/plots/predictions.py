@@ -111,9 +111,9 @@ class Abscissa:
         return numbers[own, self.place], source.examples.y[own]
 
     def ticks(self, numbers: Array) -> Any:
-        """Numbers as an axis shows them: dates as dates."""
+        """Numbers as an axis shows them: dates as dates, and logarithms as what they are of."""
         if self.column.since is None:
-            return numbers
+            return np.array([self.column.cell(number) for number in numbers])
         return np.datetime64(self.column.since, "s") + np.round(DAY * numbers).astype("timedelta64[s]")
 
 
@@ -150,6 +150,8 @@ def _curves(query: Query, abscissa: Abscissa, observation: bool) -> Figure:
             ax.plot(x, center, color=colour, label=_plain(", ".join(filter(None, label))) or None)
             own, y = abscissa.points(query, client, curve)
             ax.plot(abscissa.ticks(own), y, marker, color=colour, ms=5, mec="white", mew=0.5)
+        if abscissa.column.log_above is not None:
+            ax.set_xscale("asinh", linear_width=abscissa.column.log_above)
         _finish(ax, abscissa.label, query.inputs.layout.target, _title(query, "" if together else client))
         ax.label_outer()
     _note(figure, query, clients, observation)

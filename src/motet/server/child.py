@@ -1,23 +1,24 @@
-"""The publisher's process: ``python -m motet.server.child``, which a server starts and which ends with that server.
+"""A child of a server: ``python -m motet.server.child publisher`` or ``worker``, which ends with that server.
 
-It listens for the server's end before it imports a publisher, since that takes seconds, and many on a busy machine.
+It listens for the server's end before it imports anything, since that takes seconds, and many on a busy machine.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import threading
 import time
 
-STOP_SECONDS = 2.0  # for a release that is under way
+STOP_SECONDS = {"publisher": 2.0, "worker": 7.0}  # for a release, or for requests, under way
 
 
-def main(*arguments: str) -> None:
-    """Publish until standard input closes, and so until the server ends that started this process.
+def main(name: str, *arguments: str) -> None:
+    """Do a child's work until standard input closes, and so until the server ends that started this process.
 
-    A release that takes longer than ``STOP_SECONDS`` then is not made: nothing is lost, for the database has all.
+    What takes longer than ``STOP_SECONDS`` then is not done: nothing is lost, for the database has all.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server stops it
     stop = threading.Event()
@@ -25,13 +26,11 @@ def main(*arguments: str) -> None:
     def listen() -> None:
         sys.stdin.read()
         stop.set()
-        time.sleep(STOP_SECONDS)
+        time.sleep(STOP_SECONDS[name])
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
-    from motet.server import publisher
-
-    publisher.main(*arguments, until=stop.is_set)  # type: ignore[arg-type]
+    importlib.import_module(f"motet.server.{name}").main(*arguments, until=stop.is_set)
 
 
 if __name__ == "__main__":

@@ -368,14 +368,23 @@ class TooManyHeaders(Exception):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's on one listener, with an end to long waits, and a callback for the moment when it answers."""
+    """uvicorn's on one listener, with an end to long waits, and a callback for the moment when it answers.
+
+    It stops when ``until`` is true, or at a signal.
+    """
 
     server_state: State
 
-    def __init__(self, config: uvicorn.Config, listener: Listener, ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listener: Listener,
+        ready: Callable[[], None] = lambda: None,
+        until: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(config)
         self.server_state = State(listener.handshakes)
-        self._listener, self._ready = listener, ready
+        self._listener, self._ready, self._until = listener, ready, until
         self._round: Iterator[BoundedConnection] = iter(())
         listener.evict = self._evict
 
@@ -395,7 +404,7 @@ class Server(uvicorn.Server):
                 ends += 1
             if ends >= ENDS_AT_ONCE:
                 break
-        return await super().on_tick(counter)
+        return await super().on_tick(counter) or self._until()
 
     def _evict(self) -> bool:
         longest = next(iter(self.server_state.waiting), None)

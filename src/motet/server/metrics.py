@@ -6,12 +6,14 @@ They contain no payloads, tokens, ids or names: routes are counted by their temp
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Scope
 
 LOG = logging.getLogger("motet.requests")
@@ -19,11 +21,14 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
 MAX_REFUSALS = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-GAUGES = {
-    "motet_waiting": "Requests waiting for the writer.",
-    "motet_release": "Version of the current release.",
-    "motet_left_out": "Clients that the current release had to leave out.",
-    "motet_refused": "1 if the last release that was due was not made, else 0.",
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it: workers write there, and each shows all
+
+Mode: TypeAlias = Literal["livesum", "livemax", "livemostrecent"]
+GAUGES: dict[str, tuple[str, Mode]] = {  # what they are, and how those of several workers become one number
+    "motet_waiting": ("Requests waiting for the writer.", "livesum"),
+    "motet_release": ("Version of the current release.", "livemax"),
+    "motet_left_out": ("Clients that the current release had to leave out.", "livemostrecent"),
+    "motet_refused": ("1 if the last release that was due was not made, else 0.", "livemostrecent"),
 }
 
 
@@ -39,17 +44,30 @@ class Metrics:
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         examples = Counter("motet_examples", "Examples taken.", ("outcome",), registry=self.registry)
         self._accepted, self._duplicates = examples.labels("accepted"), examples.labels("duplicate")
-        for name, value in gauges.items():
-            Gauge(name, GAUGES[name], registry=self.registry).set_function(value)
-
+        self._gauges = {self._gauge(name): value for name, value in gauges.items()}
         self.refusals: deque[dict[str, Any]] = deque(maxlen=MAX_REFUSALS)  # the last requests that were refused
 
     def count_examples(self, accepted: int, duplicates: int) -> None:
         self._accepted.inc(accepted)
         self._duplicates.inc(duplicates)
 
+    def _gauge(self, name: str) -> Gauge:
+        description, mode = GAUGES[name]
+        return Gauge(name, description, registry=self.registry, multiprocess_mode=mode)
+
+    def update(self) -> None:
+        """Measure what is not counted."""
+        for gauge, value in self._gauges.items():
+            gauge.set(value())
+
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        """Of this process, or of all workers of this server."""
+        self.update()
+        registry = self.registry
+        if METRICS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")

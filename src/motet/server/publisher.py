@@ -42,7 +42,7 @@ from motet.text import count, utc
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
 CLIENTS_PER_QUERY = 500
-CLOCK_SECONDS = 60.0  # that a clock may be set back without notice
+CLOCK_SECONDS = 60.0  # that a clock may be set without notice
 CLOCK = (
     "the next release is due at {due}, more than the time between releases from now, {now}: set the clock; if it is "
     "right, back up this study and restore it, which schedules the release anew"
@@ -160,6 +160,9 @@ class Publisher:
             self._outcome = None
             if (begun := self._cut_off(schedule, now)) is None or self._clock() < begun:
                 return None
+            if self._clock() > begun + CLOCK_SECONDS:  # it was stopped, or the clock set forward
+                self._cut_offs, self._since = {}, self._clock()
+                return None
             self._outcome = self._prepare(schedule, begun)
         if self._clock() < self._outcome.moment:
             return None
@@ -193,6 +196,7 @@ class Publisher:
 
         As long as one is held, removed data stay in the database's files. So the one at the cut-off has little to read.
         """
+        steady = self._steady()
         with self._store.snapshot() as connection:
             newest, changed = changed_since(connection, self._sequence)
         for part in slices(len(changed), CLIENTS_PER_QUERY):
@@ -201,6 +205,7 @@ class Publisher:
         self._sequence, self._has_read = newest, True
         self._reached("read ahead")
         self._worked_until = self._clock()
+        self._since += self._set_forward(steady)
 
     def catch_up(self) -> None:
         """Bring the engine up to date with the log of this moment. Clients that were left out get another chance."""
@@ -238,6 +243,18 @@ class Publisher:
         else:
             self._postpone(schedule, schedule.due, CLOCK.format(due=utc(schedule.due), now=utc(now)) if behind else "")
 
+    def _steady(self) -> float:
+        """How far the clock is ahead of one that nobody can set."""
+        return self._clock() - time.monotonic()
+
+    def _set_forward(self, steady: float) -> float:
+        """By how many seconds the clock was set forward since it was so far ahead; 0 if without notice.
+
+        They are no time that was needed: a private release would be put off by as many, rounded up.
+        """
+        jump = self._steady() - steady
+        return jump if jump > CLOCK_SECONDS else 0.0
+
     def _report_end(self) -> None:
         """Log that this was the last release, if the budget is spent; and not again when the next one would be due."""
         planned = self._study.ledger()
@@ -255,6 +272,7 @@ class Publisher:
 
     def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
         """The release of a schedule, or why there is none, with the moment at which that becomes known."""
+        steady = self._steady()
         self.catch_up()
         new, refusal = None, ""
         try:
@@ -263,6 +281,7 @@ class Publisher:
         except (BudgetSpent, EmptyData, InvalidStore) as error:
             refusal = str(error)
         self._worked_until = self._clock()
+        begun += self._set_forward(steady)
         moment = self._timing.publication(schedule.due, begun=begun, ready=self._worked_until)
         return Outcome(schedule, moment, None if new is None else replace(new, made=moment), refusal)
 
@@ -323,20 +342,29 @@ class Publisher:
         return new.version
 
 
-def run(store: Store, study: Study, *, until: Callable[[], bool]) -> None:
-    """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took."""
-    publisher, failure = Publisher(store, study), ""
-    while not until():
-        try:
-            with store.publishing() as first:
-                if first:
-                    publisher.tick()
-            failure = ""
-        except (MotetError, DatabaseError) as error:  # of the lock: a tick reports its own
-            if repr(error) != failure:
-                LOG.error("cannot ask which publisher is first: %s", error)
-            failure = repr(error)
-        time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
+def run(
+    store: Store,
+    study: Study,
+    *,
+    until: Callable[[], bool],
+    reached: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Tick until ``until`` is true, at whole multiples of the time between ticks, however long the last one took.
+
+    Of the publishers that share a database only the elected one ticks; the others hold nothing.
+    """
+    publisher = Publisher(store, study, reached=reached, clock=clock)
+    with store.candidate() as candidate:
+        was_elected = False
+        while not until():
+            if elected := candidate.elected:
+                publisher.tick()
+            elif was_elected:
+                LOG.warning("another publisher may be elected: this one stands by")
+                publisher = Publisher(store, study, reached=reached, clock=clock)
+            was_elected = elected
+            time.sleep(TICK_SECONDS - time.time() % TICK_SECONDS)
 
 
 def main(study_path: str, log_format: LogFormat, log_level: LogLevel, *, until: Callable[[], bool]) -> None:

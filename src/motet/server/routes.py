@@ -66,6 +66,7 @@ async def study(service: ServiceDep, model: bool = True) -> Response:
 
 async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, Header()] = None) -> Response:
     """The current release, a safetensors file, with its version as ETag; 304 if the caller has that version already."""
+    await service.keep_up()
     current = service.current_release()
     headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
     if if_none_match == headers["ETag"]:
@@ -75,6 +76,7 @@ async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, He
 
 async def stream(service: ServiceDep) -> Response:
     """Server-sent events that do not end: one for the current release, and one for each new release."""
+    await service.keep_up()
     return service.streams.new()
 
 

@@ -6,39 +6,38 @@ Whatever keeps it from starting is raised as a ``MotetError``, before a token is
 from __future__ import annotations
 
 import errno
-import gc
 import logging
 import os
 import secrets
 import signal
 import socket
 import ssl
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from motet.errors import Busy, InvalidRelease, InvalidStore, InvalidStudy, MotetError
+from prometheus_client.multiprocess import mark_process_dead
+
+from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
-from motet.server.app import create_app
-from motet.server.connections import Listener, Server, bounded_config, max_connections
+from motet.server.children import Child, running
+from motet.server.http import http_server, listener
 from motet.server.loading import Loaded, load_table
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
-from motet.server.service import Service
+from motet.server.metrics import METRICS_FOLDER
 from motet.store import pins, releases
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
-from motet.store.store import Store
+from motet.store.store import Store, is_shared
 from motet.study.study import Study
 
 LOG = logging.getLogger("motet")
 MIN_TOKEN_LETTERS = 16  # of an operator's token that was not made here
-GRACE_SECONDS = 5  # for requests that are under way when the server stops
-PUBLISHER_STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,7 @@ def serve(
     *,
     host: str | None = None,
     port: int | None = None,
+    workers: int = 1,
     certfile: Path | None = None,
     keyfile: Path | None = None,
     log_format: LogFormat = "json",
@@ -73,7 +73,7 @@ def serve(
     show_token: Callable[[str], None],
     show_ready: Callable[[Ready], None],
 ) -> None:
-    """Serve until a signal ends the process.
+    """Serve until a signal ends the process, in this one or in so many ``workers`` beside it.
 
     ``host`` and ``port`` replace those of the study file. ``data`` is a table of the operator's, whose clients are
     enrolled with ``tokens`` in a new file, and whose rows are stored, before the study is served. ``show_token`` gets
@@ -82,15 +82,9 @@ def serve(
     """
     study = Study.load(path)
     _check_tls(certfile, keyfile)
+    _check_workers(study, workers)
     chosen = chosen_token()
-    limits = study.server
-    listener = Listener(
-        _listen(path, host or limits.host, limits.port if port is None else port),
-        limit=max_connections(limits.max_connections),
-        limit_per_address=limits.max_connections_per_address,
-        proxies=limits.proxies,
-        tls=certfile is not None,
-    )
+    listening = _listen(path, host or study.server.host, study.server.port if port is None else port)
     log_to_stderr(log_format, log_level)
     store, not_fixed = _open(study)
     with store.refusing():
@@ -100,7 +94,8 @@ def serve(
             loaded = load_table(store, study, data, tokens or tokens_beside(path), now=time.time())
             LOG.info(loaded.text)
             not_fixed = study.not_fixed(loaded.fixed)
-    address = _address(listener, "http" if certfile is None else "https")
+    address = _address(listening, "http" if certfile is None else "https")
+    is_local = ip_address(listening.getsockname()[0]).is_loopback
 
     def announce() -> None:
         if log_format == "plain":
@@ -109,26 +104,44 @@ def serve(
             LOG.info("serving %s at %s", study.name, address)
             if not_fixed:
                 LOG.info(not_fixed)
-        if certfile is None and not ip_address(listener.getsockname()[0]).is_loopback:
+        if certfile is None and not is_local:
             LOG.warning("without TLS, tokens and examples cross the network unencrypted: use --certfile, or a proxy")
         if not study.private:
             LOG.warning("releases of this study are without noise: two of them show what a client sent in between")
 
-    config = bounded_config(
-        create_app(study, lambda: Service(study, store, token.hash)),
-        proxies=limits.proxies,
-        ssl_certfile=certfile,
-        ssl_keyfile=keyfile,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    gc.collect()
-    gc.freeze()  # modules stay: collections need not walk through them,
-    gc.set_threshold(20_000)  # nor come with every request
-    with publisher_process(path, log_format, log_level):
-        server = Server(config, listener, announce)
+    arguments = (str(path), log_format, log_level)
+    if workers > 1:
+        store.close()
+        certificate = () if certfile is None else (str(certfile), str(keyfile))
+        run_workers(workers, *arguments, *certificate, listening=listening, ready=announce)
+        return
+    accepting = listener(study, listening, tls=certfile is not None)
+    server = http_server(study, store, token.hash, accepting, certfile=certfile, keyfile=keyfile, ready=announce)
+    with running(Child("publisher", *arguments)):
         server.run()
     if not server.started:
         raise MotetError("the server did not start: its log has the reason")
+
+
+def run_workers(count: int, *arguments: str, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """So many workers on one socket, and a publisher, until a signal comes. Workers count into files that they share,
+    so that each can show the metrics of all."""
+    with TemporaryDirectory(prefix="motet-metrics-") as folder:
+        workers = [
+            Child(
+                "worker",
+                *(str(listening.fileno()), *arguments),
+                descriptors=[listening.fileno()],
+                environment={METRICS_FOLDER: folder},
+                ended=partial(mark_process_dead, path=folder),
+            )
+            for _ in range(count)
+        ]
+        with running(Child("publisher", *arguments[:3]), *workers):
+            for worker in workers:
+                worker.ready.wait()
+            ready()
+            signal.pause()
 
 
 def tokens_beside(path: Path) -> Path:
@@ -142,11 +155,21 @@ def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
         raise InvalidStudy(f"TLS needs a certificate and its key: give {missing} too")
     if certfile is not None:
         try:  # without the password, OpenSSL would ask for one at the terminal
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")  # nosec B106  # none
         except (OSError, ssl.SSLError) as error:
             raise InvalidStudy(
                 f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files, the key without a password"
             ) from None
+
+
+def _check_workers(study: Study, workers: int) -> None:
+    if workers > 1 and not is_shared(study.store_url):
+        raise InvalidStudy(
+            f"--workers: expected 1, got {workers}: a database file takes one server process; more of them need "
+            f"PostgreSQL (store.url; motet migrate moves a study there)"
+        )
+    if workers > 1 and sys.platform == "win32":
+        raise InvalidStudy("--workers: expected 1 on Windows, whose processes cannot share a socket this way")
 
 
 def _listen(path: Path, host: str, port: int) -> socket.socket:
@@ -166,27 +189,35 @@ def _listen(path: Path, host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket, scheme: str) -> str:
     """The address to open on this machine."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # nosec B104  # shown, not bound
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _open(study: Study) -> tuple[Store, str]:
     """The study's database, made if there is none, and what is not fixed yet; its current release must be readable."""
-    store = Store(study.store_url, serving=True)
-    with store.refusing():
-        fixed = pins.pin(store, study, now=time.time())
+    with ExitStack() as opened:
+        store = Store(study.store_url, serving=True)
+        opened.callback(store.close)
+        with store.refusing():
+            fixed = pins.pin(store, study, now=time.time())
+        _check_current(study, store)
+        opened.pop_all()
+    return store, study.not_fixed(fixed)
+
+
+def _check_current(study: Study, store: Store) -> None:
+    """Refuse a database whose current release cannot be read."""
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)
         if current is not None:
             Disclosed.from_bytes(current.data)
-    except (Busy, InvalidRelease) as error:
+    except (MotetError, ValueError, TypeError) as error:
         cause = getattr(error.__cause__, "orig", None) or error
         raise InvalidStore(
             f"expected a database with a current release that can be read, got {cause}; check it: "
             f"motet verify {study.path}"
         ) from None
-    return store, study.not_fixed(fixed)
 
 
 def chosen_token() -> str | None:
@@ -213,38 +244,3 @@ def operator_token(store: Store, token: str | None, show: Callable[[str], None])
             show(new)
         set_operator_hash(connection, hash_token(token))
     return OperatorToken(hash_token(token), new)
-
-
-@contextmanager
-def publisher_process(path: Path, log_format: LogFormat, log_level: LogLevel) -> Iterator[None]:
-    """A publisher in a process of its own, started again when it fails, stopped with the server."""
-    stop = threading.Event()
-    running: list[subprocess.Popen[bytes]] = []
-    command = [sys.executable, "-m", "motet.server.child", str(path), log_format, log_level]
-
-    def supervise() -> None:
-        if hasattr(signal, "pthread_sigmask"):  # Ctrl-C is for the server; its children inherit this
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        while not stop.is_set():
-            process = subprocess.Popen(command, stdin=subprocess.PIPE)
-            running[:] = [process]
-            if stop.is_set() and process.stdin is not None:  # set while the process started
-                process.stdin.close()
-            code = process.wait()
-            if not stop.is_set():
-                LOG.error("the publisher stopped with code %d: starting another", code)
-                stop.wait(1.0)
-
-    supervisor = threading.Thread(target=supervise, name="publisher", daemon=True)
-    supervisor.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for process in running:
-            if process.stdin is not None:
-                process.stdin.close()
-        supervisor.join(PUBLISHER_STOP_SECONDS)
-        for process in running:
-            process.kill()  # a stopped process does not notice anything
-        supervisor.join(PUBLISHER_STOP_SECONDS)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -121,16 +121,20 @@ class Service:
 
     async def refresh(self) -> None:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
-        newest, self._due, self._refused, access = await self.read(partial(_news, planned=self.study.ledger()))
-        if access != self._access:  # a token became invalid, perhaps through another server
-            self._access = access
+        news = await self.read(partial(_news, planned=self.study.ledger()))
+        self._due, self._refused = news.due, news.refused
+        if news.access != self._access:  # a token became invalid, perhaps through another server
+            self._access = news.access
             self._client_ids = {}
-        if newest != self.version:
+        if self.store.shared and news.operator is not None:  # another server may have been started with a new one
+            self._operator = news.operator
+        if news.version != self.version:
             current = await self.read(releases.current)
             disclosed = await run_in_threadpool(Disclosed.from_bytes, current.data) if current else None
             if current is not None and current.version > self.version:  # and no other call was faster
                 self.current, self.disclosed = current, disclosed
                 self._waking = asyncio.create_task(self.streams.wake())
+        self.metrics.update()
 
     def _report_lateness(self) -> None:
         """Log once that a release does not come: a publisher that was stopped cannot."""
@@ -138,6 +142,14 @@ class Service:
         if late and self._due != self._late_due:
             LOG.error("the release of %s is late: is the publisher running, or busy for long?", utc(self._due or 0.0))
             self._late_due = self._due
+
+    async def keep_up(self) -> None:
+        """Know the current release, if another server of the database may have shown it to somebody already.
+
+        So whoever asks now one server and now another never gets an older release than before.
+        """
+        if self.store.shared:
+            await self.refresh()
 
     @property
     def version(self) -> int:
@@ -157,6 +169,7 @@ class Service:
 
     async def status(self) -> dict[str, Any]:
         """The public facts: the study, its policy and budget, the current version and the time of the next release."""
+        await self.keep_up()
         return await self.read(self._status)
 
     def _status(self, connection: Connection) -> dict[str, Any]:
@@ -238,6 +251,7 @@ class Service:
     async def coefficients(self, client: str) -> Coefficients:
         """aʲ for the current release, from this client's rows alone; one client at a time, as matrices are large."""
         async with self._turns.turn(client):
+            await self.keep_up()
             current, disclosed = self.current_release(), self.disclosed
             assert disclosed is not None
             task, released = await self.read(partial(self._tasks, client=client, current=current))
@@ -294,11 +308,24 @@ def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
         waiting.set_result(written.result())
 
 
-def _news(connection: Connection, planned: Ledger | None) -> tuple[int, float | None, bool, str | None]:
-    """The current version, when the next is due, whether the last due one was refused, and a text that changes when any
-    token becomes invalid."""
-    due, refused = releases.upcoming(connection, planned), releases.refusal(connection) is not None
-    return releases.current_version(connection), due, refused, clients.access_mark(connection)
+class News(NamedTuple):
+    """What may have changed in the database."""
+
+    version: int  # of the current release
+    due: float | None  # when the next one is due
+    refused: bool  # whether the last one that was due was not made
+    access: str | None  # changes when any token becomes invalid
+    operator: str | None  # the hash of the operator's token
+
+
+def _news(connection: Connection, planned: Ledger | None) -> News:
+    return News(
+        releases.current_version(connection),
+        releases.upcoming(connection, planned),
+        releases.refusal(connection) is not None,
+        clients.access_mark(connection),
+        clients.operator_hash(connection),
+    )
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy.engine import make_url
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
 from motet.files import new_file, writing
 from motet.store.dialects import parse
+from motet.store.migrate import copy_tables
 from motet.store.pins import contradiction, fix_promise, since
 from motet.store.releases import last_version
-from motet.store.store import Store, read_only
+from motet.store.store import Store, read_only, refuse_moved
 from motet.study.study import Study
 from motet.text import MAX_TIME
 
@@ -77,9 +77,9 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
     Whoever restores it must count what may have been released since, so the first one fixes policy and budget.
     """
     dialect, url = parse(study.store_url)
-    if (database := dialect.file(url)) is None:
-        raise InvalidStore(f"expected a study in a database file, got {dialect.name}: {dialect.backup_advice}")
+    name = (dialect.file(url) or study.path.with_suffix(".db")).name
     with read_only(study) as connection:  # there is a database, and it is a study's
+        refuse_moved(connection)
         fixed = since(connection).promise
     with (
         writing(file, InvalidStore),
@@ -89,14 +89,17 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
         if not fixed:
             with closing(Store(study.store_url)) as store, store.refusing():
                 fix_promise(store, study)
-        made, copy = time.time() if now is None else now, Path(near) / database.name
-        dialect.copy(url, copy)
-        version = _version(replace(study, store_url=url.set(database=str(copy)).render_as_string(hide_password=False)))
-        names = _copy_files(study, Path(near)) | {"database": database.name}
+        made, copy = time.time() if now is None else now, Path(near) / name
+        if dialect.file(url) is None:
+            _copy_rows(study, copy)
+        else:
+            dialect.copy(url, copy)
+        version = _version(replace(study, store_url=f"sqlite:///{copy}"))
+        names = _copy_files(study, Path(near), name) | {"database": name}
         files = {name: _digest(Path(near, name)) for name in names.values()}
         if len(files) < len(names):
             raise InvalidStudy(f"{study.path}: expected files with different names, got {', '.join(names.values())}")
-        manifest = Manifest(study=study.path.name, database=database.name, made=made, version=version, files=files)
+        manifest = Manifest(study=study.path.name, database=name, made=made, version=version, files=files)
         with zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             for name in files:
                 archive.write(Path(near, name), name)
@@ -112,7 +115,13 @@ def _version(study: Study) -> int:
         return last_version(connection)
 
 
-def _copy_files(study: Study, folder: Path) -> dict[str, str]:
+def _copy_rows(study: Study, copy: Path) -> None:
+    """A backup has a file, wherever the study is kept: it can be restored anywhere."""
+    with read_only(study) as source, closing(Store(f"sqlite:///{copy}")) as store, store.transaction() as target:
+        copy_tables(source, target)
+
+
+def _copy_files(study: Study, folder: Path, database: str) -> dict[str, str]:
     """Copy study file and catalogue to a folder; the copied study file expects catalogue and database beside it."""
     text = study.path.read_text(encoding="utf-8-sig")
     file, names = tomllib.loads(text), {"study": study.path.name}
@@ -120,10 +129,8 @@ def _copy_files(study: Study, folder: Path) -> dict[str, str]:
         names["catalogue"] = Path(catalogue).name
         shutil.copyfile(study.path.parent / catalogue, folder / names["catalogue"])
         text = _with_value(text, "inputs", "catalogue", names["catalogue"])
-    if (store_url := file.get("store", {}).get("url")) is not None:
-        url = make_url(store_url)
-        beside = url.set(database=Path(str(url.database)).name)
-        text = _with_value(text, "store", "url", beside.render_as_string(hide_password=False))
+    if "url" in file.get("store", {}):
+        text = _with_value(text, "store", "url", f"sqlite:///{database}")
     (folder / study.path.name).write_text(text, encoding="utf-8")
     return names
 

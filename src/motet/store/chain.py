@@ -117,10 +117,10 @@ def statement(connection: Connection) -> dict[str, Any]:
 def tables(connection: Connection, *, data: bool) -> dict[str, Any]:
     """What there is, in the same form; without ``data`` no release has bytes, since reading them takes long."""
     columns = [column for column in releases.c if data or column is not releases.c.data]
-    rows = connection.execute(select(*columns), execution_options={"yield_per": ROWS_PER_QUERY}).mappings()
     by_version: dict[str, Any] = {}
-    for row in rows:
-        by_version |= release({"data": b"", **row})["releases"]
+    with connection.execute(select(*columns), execution_options={"yield_per": ROWS_PER_QUERY}) as rows:
+        for row in rows.mappings():
+            by_version |= release({"data": b"", **row})["releases"]
     scales = {row.version: row.scale for row in connection.execute(select(ledger))}
     gaps = json.loads(setting(connection, "restored") or "[]")
     return {**pins(connection), "releases": by_version, **charges(connection, scales), "gaps": gaps}

@@ -12,7 +12,7 @@ from sqlalchemy import RowMapping, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from motet.errors import InvalidData, Unauthorized, UnknownTask
-from motet.store.log import append, take_numbers
+from motet.store.log import append, lock, take_numbers
 from motet.store.schema import clients, examples, log
 from motet.store.settings import put, setting
 from motet.store.store import Connection, mark_deletion
@@ -25,7 +25,7 @@ COUNTING = (
     .values(count=clients.c.count + bindparam("change"))
     .returning(clients.c.id, clients.c.count, clients.c.token, clients.c.revoked)
 )
-INVALID_TOKEN = "expected the token of an enrolled client: Authorization: Bearer TOKEN"
+INVALID_TOKEN = "expected the token of an enrolled client: Authorization: Bearer TOKEN"  # nosec B105  # a message
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,10 @@ def enroll(connection: Connection, names: Sequence[str]) -> list[Enrollment]:
         raise InvalidData("expected a list of names, each once and none empty")
     new = [Enrollment(secrets.token_hex(8), name, secrets.token_urlsafe(32)) for name in names]
     rows = [{"id": c.id, "name": c.name, "token": hash_token(c.token), "revoked": False, "count": 0} for c in new]
+    lock(connection)
     try:
-        connection.execute(clients.insert(), rows)
+        with connection.begin_nested():
+            connection.execute(clients.insert(), rows)
     except IntegrityError:
         same = select(clients.c.name).where(clients.c.name.in_(names[:NAMES_PER_QUERY]))
         name = connection.execute(same).scalars().first()
@@ -134,6 +136,7 @@ def revoke(connection: Connection, client: str) -> None:
 
 
 def _update(connection: Connection, client: str, **values: Any) -> None:
+    lock(connection)
     if not connection.execute(update(clients).where(clients.c.id == client).values(**values)).rowcount:
         raise _unknown(client)
     _renew_access_mark(connection)
@@ -198,4 +201,5 @@ def operator_hash(connection: Connection) -> str | None:
 
 
 def set_operator_hash(connection: Connection, hashed: str) -> None:
+    lock(connection)
     put(connection, "operator", hashed)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection, create_engine, event, func, select
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from motet.errors import InvalidStore
+from motet.store import postgresql
 from motet.store.database_files import OpenFiles, connect, prepare
+from motet.store.election import Candidate, Unopposed, lock_holder
 from motet.store.lock import ServerLock
 from motet.study.schema import STORE_URLS
 from motet.text import brief
@@ -29,7 +31,7 @@ from motet.text import brief
 SCRUB_WAIT_SECONDS = 0.05  # for readers to end, while writers wait
 MAX_COPY_BYTES = 2**30  # of a database that is copied to be read
 MAX_COPY_ATTEMPTS = 40  # four a second
-PUBLISHER_LOCK = int.from_bytes(b"motet")  # the number of an advisory lock, in this database alone
+POOL_WAIT_SECONDS = 10.0  # for a connection, if all are in use
 
 
 class Dialect(ABC):
@@ -41,15 +43,27 @@ class Dialect(ABC):
     name: ClassVar[str]
     advice: ClassVar[str]  # for a database that cannot be used
     extra: ClassVar[str] = "server"  # of motet's packages, in pyproject.toml: what installs its driver
-    check_advice: ClassVar[str] = ""  # if another program checks its pages
-    backup_advice: ClassVar[str] = ""  # if another program makes its backups
-    erases: ClassVar[bool] = False  # whether ``scrub`` removes deleted rows from the files
+    undamaged: ClassVar[str]  # what to report if there is no ``damage``
+    shared: ClassVar[bool] = False  # whether many servers may use it at once
     delay: ClassVar[str]  # when deleted rows leave the files, if not at once
     snapshot_options: ClassVar[dict[str, Any]] = {}  # of a transaction that reads the database at one moment
 
     def reason(self, error: Exception) -> str:
         """Of an error, for clients: nothing that is secret, such as an address."""
         return type(error).__name__
+
+    def message(self, error: Exception) -> str:
+        """Of an error, for the operator."""
+        return str(error).partition("\n")[0]
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a transaction was undone because of others, and is to be tried again."""
+        del error
+        return False
+
+    def lock_setup(self, connection: Connection) -> None:
+        """One process at a time creates or upgrades tables, until the end of the transaction."""
+        del connection
 
     @abstractmethod
     def open(self, url: URL) -> Engine:
@@ -71,30 +85,34 @@ class Dialect(ABC):
         del url
         return None
 
-    def lock_server(self, url: URL) -> Callable[[], None]:
-        """Refuse a second server of a database that takes only one; returns what ends the lock, as the process does."""
-        del url
+    def lock_server(self, url: URL, *, alone: bool = False) -> Callable[[], None]:
+        """Refuse a second server of a database that takes only one, or whoever must be ``alone`` beside any server.
+
+        Returns what ends the lock, as the end of the process does.
+        """
+        del url, alone
         return lambda: None
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Whether this process may publish in the block; False if another does.
-
-        It saves work alone: the transaction that publishes sees to it that nothing is released twice.
-        """
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes, if many processes serve the database."""
         del engine
-        yield True
+        return nullcontext(Unopposed())
 
-    def scrub(self, url: URL, *, compact: bool) -> bool:
-        """Remove deleted rows from the files too, if ``erases``; False if a reader needs them still.
+    @abstractmethod
+    def scrub(self, url: URL, *, compact: bool) -> bool | None:
+        """Remove deleted rows from the files too: None if a reader needs them still, otherwise whether all are gone.
 
         ``compact``: also from pages where they were before other rows moved them.
         """
+
+    def size(self, connection: Connection) -> int:
+        """Bytes of all that a ``scrub`` writes anew."""
         raise NotImplementedError
 
     def damage(self, connection: Connection) -> list[str]:
-        """What a check of pages, indexes and foreign keys reports."""
-        raise NotImplementedError(self.check_advice)
+        """What a check of pages and indexes reports, if this program can make one."""
+        del connection
+        return []
 
     def file(self, url: URL) -> Path | None:
         """The database's file; None if it is not one file."""
@@ -103,7 +121,7 @@ class Dialect(ABC):
 
     def copy(self, url: URL, target: Path) -> None:
         """Write a database that is a file, as it is at one moment and without deleted rows, to a new file."""
-        raise NotImplementedError(self.backup_advice)
+        raise NotImplementedError
 
 
 class SQLite(Dialect):
@@ -111,7 +129,7 @@ class SQLite(Dialect):
 
     name = "SQLite"
     advice = "check the path and its permissions; restore a backup if the file is damaged"
-    erases = True
+    undamaged = "SQLite reports no damage to pages and indexes"
     delay = "the bytes leave the database's files in some minutes, or when no program reads the old ones any more"
     pragmas = (
         "journal_mode = WAL",
@@ -177,10 +195,11 @@ class SQLite(Dialect):
         except sqlite3.Error as error:
             raise InvalidStore(f"{url.database}: expected a study's database, got {error}; {self.advice}") from None
 
-    def lock_server(self, url: URL) -> Callable[[], None]:
+    def lock_server(self, url: URL, *, alone: bool = False) -> Callable[[], None]:
+        del alone  # a server always is
         return ServerLock(self.file(url), self.advice).release
 
-    def scrub(self, url: URL, *, compact: bool) -> bool:
+    def scrub(self, url: URL, *, compact: bool) -> bool | None:
         """SQLite overwrites a row that is deleted, but its write-ahead log keeps the old pages until it is emptied, and
         a page from which other rows were moved may have a copy until the file is written anew.
 
@@ -190,16 +209,18 @@ class SQLite(Dialect):
             for pragma in ("secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"):
                 connection.execute(f"PRAGMA {pragma}").close()
             if not _empty_log(connection):
-                return False
+                return None
             if not compact:
                 return True
             connection.execute("VACUUM")
-            return _empty_log(connection)
+            return _empty_log(connection) or None
+
+    def size(self, connection: Connection) -> int:
+        pages, bytes_a_page = (connection.exec_driver_sql(f"PRAGMA {name}") for name in ("page_count", "page_size"))
+        return int(pages.scalar_one()) * int(bytes_a_page.scalar_one())
 
     def damage(self, connection: Connection) -> list[str]:
-        pages = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
-        orphans = connection.exec_driver_sql("PRAGMA foreign_key_check")
-        return pages + [f"table {row[0]}: a row whose client does not exist" for row in orphans]
+        return [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)") if row[0] != "ok"]
 
     def file(self, url: URL) -> Path:
         if not url.database or url.database.startswith((":memory:", "file:")):
@@ -222,30 +243,64 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
 
 
 class PostgreSQL(Dialect):
+    """A database of a server, for any number of processes and machines at once."""
+
     name = "PostgreSQL"
-    advice = "check that the server is running, and its address, user and password"
+    advice = "check that the server is running, its address, database and user, and PGPASSWORD or ~/.pgpass"
     extra = "postgres"
-    check_advice = "PostgreSQL checks its own pages: run pg_amcheck"
-    backup_advice = "back it up with pg_dump"
-    delay = "PostgreSQL overwrites its old rows and its log in its own time"
+    shared = True
+    undamaged = "every example has its client; pages and indexes are PostgreSQL's to check: run pg_amcheck"
+    delay = "the tables have them no more, but PostgreSQL's log has until its server removes that"
     snapshot_options: ClassVar[dict[str, Any]] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
     def open(self, url: URL) -> Engine:
-        return self.create_engine(url, pool_pre_ping=True)
+        engine = self.create_engine(
+            url,
+            pool_pre_ping=True,  # a connection that was lost is replaced
+            pool_timeout=POOL_WAIT_SECONDS,
+            isolation_level="READ COMMITTED",  # after waiting for the lock of the log a writer sees what others wrote
+            connect_args=postgresql.connect_options(url),
+        )
+        postgresql.bound_waits(engine, postgresql.ANSWER_SECONDS)
+        return engine
 
     def open_read_only(self, url: URL) -> Engine:
-        return self.create_engine(url, execution_options=self.snapshot_options)
+        options = postgresql.connect_options(url, statement_timeout=0, idle_in_transaction_session_timeout=0)
+        return self.create_engine(url, execution_options=self.snapshot_options, connect_args=options)
 
-    @contextmanager
-    def publishing(self, engine: Engine) -> Iterator[bool]:
-        """Any number of servers may run, each with its publisher: an advisory lock chooses one at a time."""
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            first = bool(connection.execute(select(func.pg_try_advisory_lock(PUBLISHER_LOCK))).scalar())
-            try:
-                yield first
-            finally:
-                if first:
-                    connection.execute(select(func.pg_advisory_unlock(PUBLISHER_LOCK)))
+    def reason(self, error: Exception) -> str:
+        return postgresql.reason(error)
+
+    def message(self, error: Exception) -> str:
+        return postgresql.message(error)
+
+    def is_conflict(self, error: Exception) -> bool:
+        return postgresql.code(error) in postgresql.CONFLICTS
+
+    def lock_setup(self, connection: Connection) -> None:
+        connection.execute(select(func.pg_advisory_xact_lock(postgresql.ADVISORY_LOCKS["setup"])))
+
+    def lock_server(self, url: URL, *, alone: bool = False) -> Callable[[], None]:
+        """Servers share it."""
+        engine = self.create_engine(url, poolclass=NullPool, connect_args=postgresql.connect_options(url))
+        with ExitStack() as held:
+            if not held.enter_context(postgresql.advisory_lock(engine, "server", shared=not alone)):
+                who = "is served, or moved" if alone else "is being moved"
+                raise InvalidStore(f"{url.database} {who}: stop its servers first, or wait for the end of the move")
+            return held.pop_all().close
+
+    def scrub(self, url: URL, *, compact: bool) -> bool | None:
+        options = postgresql.connect_options(url, **postgresql.SCRUB_LIMITS)
+        engine = self.create_engine(url, poolclass=NullPool, connect_args=options)
+        with postgresql.advisory_lock(engine, "scrub") as first:  # not for every server at once
+            return postgresql.scrub(engine, compact=compact) if first else None
+
+    def size(self, connection: Connection) -> int:
+        tables = (select(func.pg_total_relation_size(table)) for table in postgresql.KEEPING)
+        return sum(int(connection.execute(table).scalar_one()) for table in tables)
+
+    def candidate(self, engine: Engine) -> AbstractContextManager[Candidate]:
+        return lock_holder(engine)
 
 
 DIALECTS: dict[str, Dialect] = {"sqlite": SQLite(), "postgresql": PostgreSQL()}  # by SQLAlchemy's name

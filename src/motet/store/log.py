@@ -7,21 +7,35 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, func, select, update
 
-from motet.store.schema import head, log
+from motet.errors import Busy
+from motet.store.schema import HERE, head, log
 from motet.store.store import Connection
 
+MOVED = "the study was moved to another database: its operator has to serve it from there"
 # Built once: every addition of examples uses it.
-NUMBERING = update(head).values(sequence=head.c.sequence + bindparam("count")).returning(head.c.sequence)
+NUMBERING = (
+    update(head)
+    .where(head.c.one == HERE)
+    .values(sequence=head.c.sequence + bindparam("count"))
+    .returning(head.c.sequence)
+)
 
 
 def lock(connection: Connection) -> None:
-    """One writer at a time from here on: what was looked up stays true until the end of the transaction."""
-    connection.execute(select(head.c.sequence).with_for_update())
+    """One writer at a time from here on: what was looked up stays true until the end of the transaction.
+
+    Every transaction that writes takes this lock before any other, so that no two wait for each other.
+    """
+    if connection.execute(select(head.c.one).with_for_update()).scalar() != HERE:
+        raise Busy(MOVED)
 
 
 def take_numbers(connection: Connection, count: int) -> int:
     """The first of the next ``count`` numbers; locks too."""
-    return int(connection.execute(NUMBERING, {"count": count}).scalar_one()) - count + 1
+    newest = connection.execute(NUMBERING, {"count": count}).scalar()
+    if newest is None:
+        raise Busy(MOVED)
+    return int(newest) - count + 1
 
 
 def newest_number(connection: Connection) -> int:

@@ -118,9 +118,10 @@ def _learn(
     """Learn all examples up to a number of the log."""
     chosen = select(examples).where(PRESENT, examples.c.sequence <= sequence)
     ordered = chosen.order_by(examples.c.client, examples.c.id)
-    for rows in connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}).partitions():
-        engine.learn_many([row.client for row in rows], *triples(rows, engine.model, dimension))
-        advance(len(rows))
+    with connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}) as stored:
+        for rows in stored.partitions():
+            engine.learn_many([row.client for row in rows], *triples(rows, engine.model, dimension))
+            advance(len(rows))
     engine.open(dimension)  # there may be no examples
 
 

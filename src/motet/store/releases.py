@@ -94,6 +94,7 @@ def _is_current(connection: Connection, acted_on: Schedule) -> bool:
 def request_release(connection: Connection) -> tuple[int, int]:
     """Ask the publisher for a release: returns the log's newest number, which it must include, and the version before
     it."""
+    lock(connection)
     put(connection, "wanted", "yes")
     put(connection, "refused", "")
     return newest_number(connection), current_version(connection)

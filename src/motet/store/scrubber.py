@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import NamedTuple
 
 LOG = logging.getLogger("motet.store")
 MAX_WAIT_SECONDS = 3.0  # until a request is answered
@@ -18,11 +19,18 @@ MAX_REST_SECONDS = 1.0  # that a request waits for the next attempt to begin
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 1.0  # after an attempt that failed
 
 
-class Scrubber:
-    """Runs ``attempt`` until it succeeds: it returns None if a reader prevented it, else how many seconds the writers
-    shall have before the next attempt."""
+class Scrubbed(NamedTuple):
+    """An attempt that no reader prevented: how many seconds the writers shall have before the next one, and whether the
+    bytes are gone; False if that is not ours to do."""
 
-    def __init__(self, attempt: Callable[[], float | None]) -> None:
+    rest: float
+    gone: bool = True
+
+
+class Scrubber:
+    """Runs ``attempt`` until it succeeds; None means that a reader prevented it."""
+
+    def __init__(self, attempt: Callable[[], Scrubbed | None]) -> None:
         self._attempt = attempt
         self._lock = threading.Lock()
         self._waiting: list[tuple[float, Future[bool]]] = []  # each with the end of its wait
@@ -62,27 +70,27 @@ class Scrubber:
         while self._wanted.wait() and not self._closed.is_set():
             self._wanted.clear()
             waiting = self._taken()
-            rest = self._try()
-            if rest is None:
+            done = self._try()
+            if done is None:
                 self._put_back(waiting)
                 rest = pause = min(2 * pause, MAX_PAUSE_SECONDS)
             else:
-                self._answer(waiting, True)
-                pause = MIN_PAUSE_SECONDS
+                self._answer(waiting, done.gone)
+                rest, pause = done.rest, MIN_PAUSE_SECONDS
             self._next = time.monotonic() + rest
             self._closed.wait(rest)
 
-    def _try(self) -> float | None:
+    def _try(self) -> Scrubbed | None:
         """An attempt. If they fail for longer than requests wait, the reason is logged once, and then the success."""
         try:
-            rest, reason = self._attempt(), "a program reads the database for long"
+            done, reason = self._attempt(), "a program reads the database for long"
         except Exception as error:  # a full disk, for example
-            rest, reason = None, str(error).partition("\n")[0]
-        if rest is not None:
+            done, reason = None, str(error).partition("\n")[0]
+        if done is not None:
             if self._reported:
                 LOG.info("removed data have left the database's files")
             self._failing_since, self._reported = None, ""
-            return rest
+            return done
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if now - self._failing_since > MAX_WAIT_SECONDS and reason != self._reported:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
+from motet.errors import InvalidStore
 from motet.store.schema import settings
 
 
 def setting(connection: Connection, key: str) -> str | None:
-    return connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
+    """The text, None if there is none; a damaged database may have anything in its place."""
+    value = connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
+    if value is not None and not isinstance(value, str):
+        raise InvalidStore(
+            f"expected the setting {key!r} as text, got {value!r:.60}: motet verify shows what is damaged"
+        )
+    return value
 
 
 def put(connection: Connection, key: str, value: str) -> None:

@@ -17,15 +17,16 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import Table, select
+from sqlalchemy import Table, inspect, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from motet.errors import Busy, InvalidStore
-from motet.store import schema
+from motet.errors import Busy, InvalidStore, MotetError
+from motet.store import postgresql, schema
 from motet.store.chain import begin as begin_chain
 from motet.store.dialects import Dialect, parse
-from motet.store.scrubber import Scrubber
+from motet.store.election import Candidate
+from motet.store.scrubber import Scrubbed, Scrubber
 from motet.store.settings import put, setting
 from motet.study.study import Study
 
@@ -33,6 +34,7 @@ Connection: TypeAlias = sqlalchemy.Connection
 DatabaseError = SQLAlchemyError  # whatever a driver reports inside a transaction
 OPEN_WAIT_SECONDS = 1.0  # for what an earlier process did not scrub
 REST_BYTES_PER_SECOND = 2_000_000  # of the file: writing it anew holds writes, so they get this time after it
+MIN_ROWS_AS_ARRAYS = 30  # of PostgreSQL; fewer are written faster as values
 ROWS_PER_STATEMENT = (*range(1, 100), 100, 200, 400, 800)  # fewer than the 128 statements that Python's SQLite caches
 
 
@@ -46,13 +48,17 @@ class Store:
         self._dialect, self._url = parse(url)
         with ExitStack() as opened:
             if serving:
-                opened.callback(self._dialect.lock_server(self._url))
+                with self.refusing():
+                    opened.callback(self._dialect.lock_server(self._url))
             self.engine = self._dialect.open(self._url)
             opened.callback(self.engine.dispose)
             self._check_files: Callable[[], None] = lambda: None
             with self.refusing():
                 with self.transaction() as connection:
+                    self._dialect.lock_setup(connection)
                     _create_or_upgrade(connection)
+                    if serving:
+                        refuse_moved(connection)
                 if (files := self._dialect.watch(self._url)) is not None:
                     opened.callback(files.close)
                     self._check_files = files.check
@@ -89,9 +95,18 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
-    def publishing(self) -> AbstractContextManager[bool]:
-        """Whether this process may publish in the block; False if another does."""
-        return self._dialect.publishing(self.engine)
+    def is_conflict(self, error: SQLAlchemyError) -> bool:
+        """Whether a transaction was undone because of others, and is to be tried again."""
+        return self._dialect.is_conflict(error)
+
+    def candidate(self) -> AbstractContextManager[Candidate]:
+        """This process in the election of the one that publishes."""
+        return self._dialect.candidate(self.engine)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other servers may use the database at the same time."""
+        return self._dialect.shared
 
     # --- deleted rows leave the files ---
 
@@ -100,28 +115,28 @@ class Store:
 
         It is tried until it succeeds, on a thread of its own; ``delay`` is when.
         """
-        if self._dialect.erases:
-            return self._scrubber.request()
-        never: Future[bool] = Future()
-        never.set_result(False)
-        return never
+        return self._scrubber.request()
 
     @property
     def delay(self) -> str:
         return self._dialect.delay
 
-    def _try_to_scrub(self) -> float | None:
+    def _try_to_scrub(self) -> Scrubbed | None:
         with self.snapshot() as connection:
             mark = setting(connection, "unscrubbed")
-        if not self._dialect.scrub(self._url, compact=mark != ""):
+        if (gone := self._dialect.scrub(self._url, compact=mark != "")) is None:
             return None
         if mark == "":
-            return 0.0
+            return Scrubbed(0.0, gone)
         with self.transaction() as connection:
             if setting(connection, "unscrubbed") == mark:  # nothing was deleted meanwhile
                 put(connection, "unscrubbed", "")
-        file = self._dialect.file(self._url)
-        return 0.0 if file is None else file.stat().st_size // REST_BYTES_PER_SECOND
+            return Scrubbed(self._dialect.size(connection) // REST_BYTES_PER_SECOND, gone)
+
+
+def is_shared(url: str) -> bool:
+    """Whether many servers may use a database at the same time."""
+    return parse(url)[0].shared
 
 
 @contextmanager
@@ -136,6 +151,11 @@ def read_only(study: Study) -> Iterator[Connection]:
     engine = dialect.open_read_only(url)
     try:
         with refusing(url, dialect), engine.connect() as connection, connection.begin():
+            if not inspect(connection).has_table(schema.settings.name):
+                raise InvalidStore(
+                    f"{url.database}: expected a study's database, got one without its tables: serve the study first, "
+                    f"motet serve {study.path}"
+                )
             schema_version(connection)
             yield connection
     finally:
@@ -147,11 +167,13 @@ def refusing(url: URL, dialect: Dialect) -> Iterator[None]:
     """Errors of a database that is opened, as one line."""
     try:
         yield
-    except (SQLAlchemyError, UnicodeDecodeError) as error:
+    except MotetError:
+        raise
+    except (SQLAlchemyError, ValueError, TypeError, KeyError, ArithmeticError) as error:  # its rows may be anything
         if isinstance(error, UnicodeDecodeError):  # SQLite's message, with bytes of a damaged file
             cause = error.object.decode(errors="replace")
         else:
-            cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            cause = dialect.message(getattr(error, "orig", None) or error)
         raise InvalidStore(f"{url.database}: expected a study's database, got {cause}; {dialect.advice}") from None
 
 
@@ -163,6 +185,9 @@ def insert_rows(
     Python's SQLite lets other threads run before every row of an executemany, which beside a busy event loop may take
     milliseconds a row; SQLAlchemy's own way to write many rows at once takes longer than the database.
     """
+    if connection.dialect.paramstyle != "qmark" and count > MIN_ROWS_AS_ARRAYS:
+        postgresql.insert_arrays(connection, table, rows, on_conflict)
+        return
     names = ", ".join(table.c.keys())
     mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
     row = f"({', '.join([mark] * len(table.c))})"
@@ -170,7 +195,7 @@ def insert_rows(
     while count:
         batch = ROWS_PER_STATEMENT[bisect_right(ROWS_PER_STATEMENT, count) - 1]
         count -= batch
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"  # nosec B608  # names of ours
         connection.exec_driver_sql(statement, tuple(islice(values, batch * len(table.c))))
 
 
@@ -185,6 +210,15 @@ def schema_version(connection: Connection) -> int:
     return int(version)
 
 
+def refuse_moved(connection: Connection) -> None:
+    """A study that was copied to another database is not served from the first, or its budget would be spent twice."""
+    if (target := setting(connection, "moved")) is not None:
+        raise InvalidStore(
+            f"the study was moved to {target}: write that as url in the section [store] of its file; if the move was "
+            "interrupted, run motet migrate again first"
+        )
+
+
 def mark_deletion(connection: Connection) -> None:
     """Deleted rows may still be in the files until a ``scrub`` that begins after the commit."""
     put(connection, "unscrubbed", secrets.token_hex(8))
@@ -193,7 +227,7 @@ def mark_deletion(connection: Connection) -> None:
 def _create_or_upgrade(connection: Connection) -> None:
     schema.metadata.create_all(connection)
     if setting(connection, "schema") is None:
-        connection.execute(schema.head.insert().values(one=1, sequence=0))
+        connection.execute(schema.head.insert().values(one=schema.HERE, sequence=0))
         put(connection, "unscrubbed", "")
     else:
         for version in range(schema_version(connection), schema.VERSION):

@@ -70,8 +70,14 @@ def _check(name: str, connection: Connection, study: Study, find: Callable[[Conn
 
 
 def _database(connection: Connection, _: Study) -> Finding:
+    """Its pages, as far as the program can check them, and that every example has its client."""
     dialect = dialect_of(connection)
-    return Finding(dialect.damage(connection), f"{dialect.name} reports no damage to pages and indexes")
+    own = examples.outerjoin(clients, clients.c.id == examples.c.client)
+    orphans = connection.execute(select(func.count()).select_from(own).where(clients.c.id.is_(None))).scalar_one()
+    problems = dialect.damage(connection)
+    if orphans:
+        problems.append(f"{count(orphans, 'example')} whose client does not exist")
+    return Finding(problems, dialect.undamaged)
 
 
 def _study_file(connection: Connection, study: Study) -> Finding:

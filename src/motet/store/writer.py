@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
 from motet.store.examples import Addition, add_all
@@ -22,6 +22,10 @@ from motet.store.store import Connection, Store
 LOG = logging.getLogger("motet.store")
 Command: TypeAlias = Callable[[Connection], Any]
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
+# After these a database undoes the statement alone. After others, such as a disk that is full or cannot be read, SQLite
+# may undo the whole transaction by itself, and a commit of nothing would then succeed.
+UNDONE_ALONE = (IntegrityError, DataError, ProgrammingError)
+MAX_CONFLICTS = 3  # with transactions of other processes, in a row
 
 
 class Removal(NamedTuple):
@@ -146,10 +150,19 @@ def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str]
             reached("before commit")
         return results
 
-    try:
-        return run(_together)
-    except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
-        return run(_one_by_one)
+    def attempt() -> list[Any]:
+        try:
+            return run(_together)
+        except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
+            return run(_one_by_one)
+
+    for _ in range(MAX_CONFLICTS):
+        try:
+            return attempt()
+        except OperationalError as error:
+            if not store.is_conflict(error):
+                raise
+    return attempt()
 
 
 def _together(connection: Connection, commands: Sequence[Command]) -> list[Any]:
@@ -165,10 +178,13 @@ def _one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Any
 
 def _attempt(connection: Connection, command: Command) -> Any:
     """A command's result; or its error, with all that it did undone."""
+    savepoint = connection.begin_nested()
     try:
-        with connection.begin_nested():
-            return command(connection)
-    except Exception as error:  # the error is the answer
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
+        result = command(connection)
+    except Exception as error:  # the error is the answer, unless what other commands did is undone too
+        if isinstance(error, MemoryError) or (isinstance(error, DBAPIError) and not isinstance(error, UNDONE_ALONE)):
             raise
+        savepoint.rollback()
         return error
+    savepoint.commit()
+    return result

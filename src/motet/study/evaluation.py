@@ -55,6 +55,17 @@ class Evaluation:
         return [group for group in (self.known, self.new) if group is not None]
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the error is larger than some baseline's, for known or for new clients."""
+        return any(group.difference > 0 for group in self.groups)
+
+    @property
+    def log_score(self) -> float:
+        """The mean over all rows, of known and of new clients."""
+        scores, rows = zip(*((group.score.log_score, len(group.row)) for group in self.groups))
+        return float(np.average(scores, weights=rows))
+
+    @property
     def verdict(self) -> str:
         """One sentence: better than every baseline, not better, or it cannot be told; for known and new clients."""
         return verdict(self.groups)

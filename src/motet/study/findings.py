@@ -16,6 +16,7 @@ import numpy as np
 from motet.arrays import Array, Index
 from motet.errors import EmptyData
 from motet.learning.engine import Engine
+from motet.model.columns import Column, Columns
 from motet.model.model import Model
 from motet.study.evaluation import Rows
 from motet.study.study import Study
@@ -223,11 +224,11 @@ def limits_warning(study: Study, inputs: Array, may_cut: bool = True) -> str:
 
 def _by_column(study: Study, X: Array) -> dict[str, int]:
     """Rows with a number outside its bounds, by column; one may be outside in several."""
-    columns = study.model.columns
-    names = [f"column {k}" for k in range(X.shape[1])] if columns is None else columns.labels
+    columns = study.model.columns or Columns(Column(name=f"column {k}") for k in range(X.shape[1]))
     counted = {}
-    for name, values, (low, high) in zip(names, X.T, study.input_bounds or ()):
-        outside = int(np.count_nonzero((values < low) | (values > high)))
+    for column, place in zip(columns, columns.first_places if study.input_bounds else ()):
+        low, high = (study.input_bounds or ())[place]
+        outside = int(np.count_nonzero((X[:, place] < low) | (X[:, place] > high)))
         if outside:
-            counted[f"{name} outside its bounds, {low:g} to {high:g}"] = outside
+            counted[f"{column.name} outside its bounds, {column.text(low)} to {column.text(high)}"] = outside
     return counted

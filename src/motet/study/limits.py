@@ -15,6 +15,7 @@ from motet.model.columns import Column, Columns, days_since
 from motet.study.study import Study
 from motet.text import brief
 
+ANY_NUMBER = (-math.inf, math.inf)
 ANY_OUTPUT = (-1e100, 1e100)  # sums of their squares stay finite
 INCOMPUTABLE = "beyond these the model cannot be computed: shift or scale the inputs"
 
@@ -139,8 +140,11 @@ def _named_rows(study: Study, columns: Columns, xs: list[Any]) -> Array | None:
 
 def _numbers(column: Column, cells: list[Any], bounds: tuple[float, float]) -> list[float] | None:
     """What the cells of a column say, if all are plainly right."""
-    if column.is_numeric:
+    if column.is_numeric and column.log_above is None:
         return cells if _all_within(cells, bounds) else None
+    if column.is_numeric:
+        numbers = list(map(column.encoded, cells)) if _all_within(cells, ANY_NUMBER) else []
+        return numbers if _all_within(numbers, bounds) else None
     if set(map(type, cells)) != {str}:
         return None
     if column.values:

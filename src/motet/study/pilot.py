@@ -22,6 +22,7 @@ from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns, days_since
+from motet.study.logarithms import log_scaled
 from motet.study.schema import OTHER_COLUMNS, TableSection
 from motet.text import count, first_few, suggestion
 
@@ -35,6 +36,8 @@ OUTPUT_MARGIN = 0.5  # the same for outputs
 MAX_MISSING = 0.3  # share of the rows, up to which a column is an input by default
 MAX_DEPENDENCE = 0.99  # share of a column's variance that other columns explain, up to which it is one
 MAX_COMPARED_ROWS = 5000  # for that
+MANY_ROWS = 50  # of which whole numbers that are all different are the rows' own
+ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
 UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
 
@@ -50,6 +53,7 @@ class Roles:
     name: str | None = None
     catalogue: Path | None = None
     units: Mapping[str, str] | None = None
+    logarithms: tuple[str, ...] | None = None  # inputs that are read by them; None: as the table says
 
     def check(self, table: Table) -> None:
         """Raises unless the table has these columns, each in one role."""
@@ -68,6 +72,9 @@ class Roles:
             raise InvalidData("expected --inputs, columns of numbers or words, or --name, of items, got both")
         if self.catalogue is not None and self.name is None:
             raise InvalidData("a catalogue describes items: give the column of their names too, --name COLUMN")
+        for column in self.logarithms or ():
+            if column not in table.columns or (self.inputs and column not in self.inputs):
+                raise InvalidData(f"--log has {column!r}, which is no input{suggestion(column, table.columns)}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,7 +103,8 @@ class Pilot:
                 raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
         columns = Columns(_column(table, column, roles) for column in roles.inputs)
         cells = {column: table.cells(column) for column in roles.inputs}
-        return cls._of(table, roles, cells, [_unused(table, roles)], columns=columns)
+        pilot = cls._of(table, roles, cells, [_unused(table, roles)], columns=columns)
+        return pilot.by_logarithms()
 
     @classmethod
     def _of(
@@ -136,6 +144,15 @@ class Pilot:
             catalogue=catalogue,
             notes=tuple(listed),
         )
+
+    def by_logarithms(self) -> Pilot:
+        """With inputs of very different sizes read by their logarithms."""
+        assert self.columns is not None
+        client = np.unique(self.clients, return_inverse=True)[1]
+        columns, X = log_scaled(self.columns, self.X, self.y, client, self.roles.logarithms)
+        read = [f"{column.name} above {column.log_above:g}" for column in columns if column.log_above is not None]
+        note = f"read by their logarithms: {', '.join(read)}; --log COLUMNS names others, --log none none"
+        return replace(self, columns=columns, X=X, notes=(*self.notes, *[note] * bool(read)))
 
     # --- what a study file says of them ---
 
@@ -186,7 +203,9 @@ def rounded_within(number: float, width: float) -> float:
 
 def kinds_of(table: Table) -> dict[str, Kind]:
     """What each column of a table holds."""
-    return {column: _kind([cell for cell in table.cells(column) if not is_missing(cell)]) for column in table.columns}
+    kinds = {column: _kind([cell for cell in table.cells(column) if not is_missing(cell)]) for column in table.columns}
+    numbered = [column for column, kind in kinds.items() if kind == "number" and _numbers_rows(table, column)]
+    return kinds | dict.fromkeys(numbered, "row number")
 
 
 def uses_of(table: Table, client: str, target: str) -> dict[str, str]:
@@ -216,6 +235,8 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
 
     Slopes in such columns cancel each other, so nothing bounds how large they are.
     """
+    if not columns:
+        return []
     step = -(-len(table.rows) // MAX_COMPARED_ROWS)
     cells = [[_days_or_number(cell) for cell in table.cells(column)[::step]] for column in columns]
     values = np.array(cells, dtype=float).reshape(len(columns), -1)
@@ -260,15 +281,20 @@ def _kind(cells: Sequence[Any]) -> Kind:
     if len(texts) < 2:
         return "constant"
     if all(cell_number(cell) is not None for cell in different):
-        return "row number" if len(texts) == len(cells) >= MIN_ROWS and _are_consecutive(cells) else "number"
+        return "number"
     if all(days_since(cell, EPOCH) is not None for cell in different):
         return "date"
     return "category" if len(texts) <= MAX_CATEGORIES else "text"
 
 
-def _are_consecutive(cells: Sequence[Any]) -> bool:
-    numbers = np.array([cell_number(cell) for cell in cells], dtype=float)
-    return bool((np.diff(numbers) == 1).all())
+def _numbers_rows(table: Table, column: str) -> bool:
+    """Whether a column numbers the rows: each has another whole number, one after the other, or in any order if there
+    are many rows and few gaps, or if the column is called so."""
+    numbers = np.array([cell_number(cell) for cell in table.cells(column) if not is_missing(cell)], dtype=float)
+    if len(numbers) < MIN_ROWS or len(np.unique(numbers)) < len(numbers) or (numbers != np.round(numbers)).any():
+        return False
+    is_dense = len(numbers) >= MANY_ROWS and np.ptp(numbers) < 2 * len(numbers)
+    return bool((np.diff(numbers) == 1).all()) or is_dense or column.lower() in ROW_NUMBERS
 
 
 def _column(table: Table, name: str, roles: Roles) -> Column:

@@ -31,6 +31,7 @@ from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
 from motet.study.pilot import Pilot, rounded_within
+from motet.study.slopes import LinearModel
 from motet.study.spread import spread_points
 from motet.study.study import Study
 from motet.study.template import (
@@ -79,10 +80,12 @@ class Proposal:
     tuning: Tuning
 
     @classmethod
-    def of(cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None) -> Proposal:
-        """Of the models that a search starts from, the one that becomes likeliest."""
+    def of(
+        cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None, *, plain: bool = False
+    ) -> Proposal:
+        """Of the models that a search starts from, or ``plain`` ones, the one that becomes likeliest."""
         try:
-            tunings = [_tuned(pilot, model, report) for model in starting_models(pilot)]
+            tunings = [_tuned(pilot, model, report) for model in starting_models(pilot, plain=plain)]
         except NoEvidence as reason:
             raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
         return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence))
@@ -281,11 +284,14 @@ class Proposal:
 # --- the models that a search starts from ---
 
 
-def starting_models(pilot: Pilot) -> list[Model]:
-    """A constant bias; an average of slopes and a smooth part; shifts of an intercept, slopes and a smooth part.
+def starting_models(pilot: Pilot, *, plain: bool = False) -> list[Model]:
+    """A constant bias; an average of slopes and a smooth part; shifts of an intercept, slopes and a smooth part. A
+    ``plain`` model has an average of slopes, and shifts of an intercept alone.
 
-    Columns are scaled, each by itself. Features of a catalogue are often of one kind, such as tags from 0 to 1, where 0
-    is none and a tag that hardly varies also matters less: so there is a second model that reads them by one scale.
+    Columns are scaled, each by itself; in a second model the slopes of inputs that tell more may also be larger. A
+    slope of any size in each of many inputs would be a prior of enormous functions, to which a private study bounds its
+    clients. Features of a catalogue are often of one kind, such as tags from 0 to 1, where 0 is none and a tag that
+    hardly varies also matters less: so there the second model reads them by one scale.
 
     For items that only have names: a level of each item, and for each client a level, and a liking of each item.
     """
@@ -296,17 +302,30 @@ def starting_models(pilot: Pilot) -> list[Model]:
     features = None if catalogue is None else catalogue.features
     scaling = defaults.Scaling.of(pilot.X if features is None else pilot.X[:, features], np.ones(len(pilot.X)))
     scaling = replace(scaling, center=_centers(scaling), scale=_rounded_all(scaling.scale))
-    if features is None or len(features) == 1:
-        return [_scaled_model(pilot, scaling)]
+    if len(scaling.scale) == 1:
+        return [_scaled_model(pilot, scaling, plain=plain)]
+    if features is None:
+        weighted = replace(scaling, scale=_rounded_all(scaling.scale / _weights(pilot)))
+        return [_scaled_model(pilot, scaling, slopes, plain=plain) for slopes in (scaling, weighted)]
     one_scale = np.full(len(features), rounded(float(np.sqrt(np.mean(scaling.scale**2)))))
     as_it_is = replace(scaling, center=np.zeros(len(features)), scale=one_scale)
-    return [_scaled_model(pilot, scaling), _scaled_model(pilot, as_it_is)]
+    return [_scaled_model(pilot, each, plain=plain) for each in (scaling, as_it_is)]
 
 
-def _scaled_model(pilot: Pilot, scaling: defaults.Scaling) -> Model:
+def _weights(pilot: Pilot) -> Array:
+    """How much the slope of each input matters."""
+    return LinearModel(pilot.X, pilot.y, np.unique(pilot.clients, return_inverse=True)[1]).weights
+
+
+def _scaled_model(
+    pilot: Pilot, scaling: defaults.Scaling, slopes: defaults.Scaling | None = None, *, plain: bool
+) -> Model:
+    """With inputs by a scaling, and in ``slopes`` by another one if that is given."""
     scale = ConstantKernel(1.0)
-    average = scale * scaling.kernel(DotProduct(0.0, "fixed")) + scale * _bounded(defaults.average(scaling))
-    common, individual = None if scaling.is_constant else average, _bounded(defaults.shift(scaling))
+    linear = scale * (slopes or scaling).kernel(DotProduct(0.0, "fixed"))
+    average = linear if plain else linear + scale * _bounded(defaults.average(scaling))
+    common = None if scaling.is_constant else average
+    individual = scale if plain else _bounded(defaults.shift(scaling, slopes))
     if pilot.catalogue is not None:
         features = pilot.catalogue.features
         common, individual = None if common is None else _on(common, features), _on(individual, features)

@@ -68,7 +68,7 @@ class Study:
                 release=file.release,
                 server=file.server,
                 table=file.table,
-                store_url=_resolved(file.store.url or f"sqlite:///{path.stem}.db", path.parent),
+                store_url=store_url(file.store.url or f"sqlite:///{path.stem}.db", path.parent),
             )
             if study.private:
                 study._check_private()
@@ -269,7 +269,7 @@ def _basis(
     return kind(**settings)
 
 
-def _resolved(url: str, folder: Path) -> str:
+def store_url(url: str, folder: Path) -> str:
     """The URL; if the database is a file, a relative path of it is beside the study file."""
     parts = FILE_URL.fullmatch(url)
     if parts is None or parts[2].startswith((":memory:", "file:")):

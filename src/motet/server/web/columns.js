@@ -1,11 +1,11 @@
 /**
  * Inputs as people write them, and the numbers that kernels read: the same as motet/model/columns.py.
  *
- * A column holds numbers, one of some values (a category), or dates. A study without named columns has "x", or "x[0]",
+ * A column holds numbers, which may be read by their logarithms, one of some values (a category), or dates. A study without named columns has "x", or "x[0]",
  * "x[1]", … as the server's messages call them.
  */
 
-/** @typedef {{name: string, bounds?: any[], unit?: string, values?: string[], since?: string, quantiles?: any[]}} ColumnSpec */
+/** @typedef {{name: string, bounds?: any[], unit?: string, values?: string[], since?: string, log_above?: number, quantiles?: any[]}} ColumnSpec */
 
 const DAY = 86_400_000; // milliseconds
 const ISO_DATE = /^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/;
@@ -18,6 +18,7 @@ export class Column {
     this.unit = spec.unit ?? "";
     this.values = spec.values ?? [];
     this.since = spec.since === undefined ? null : Date.parse(`${spec.since}T00:00Z`);
+    this.logAbove = spec.log_above ?? null;
     /** Of inputs, if the study says how they are spread. @type {number | null} */
     this.median = spec.quantiles === undefined ? null : this.number(spec.quantiles[2]);
     /** @type {[number, number] | null} */
@@ -42,7 +43,7 @@ export class Column {
   number(cell) {
     const text = String(cell ?? "").trim();
     const value = this.values.length ? this.values.indexOf(text) : this.since === null ? number(text) : days(text, this.since);
-    if (text !== "" && value !== null && value >= (this.values.length ? 0 : -Infinity)) return value;
+    if (text !== "" && value !== null && value >= (this.values.length ? 0 : -Infinity)) return this.logAbove === null ? value : Math.asinh(value / this.logAbove);
     const expected = this.values.length
       ? `one of ${this.values.slice(0, 5).join(", ")}`
       : this.since === null ? "a number" : "a date such as 2024-03-01";
@@ -52,6 +53,7 @@ export class Column {
   /** The other way, as text. @param {number} value */
   cell(value) {
     if (this.values.length) return this.values[Math.round(value)];
+    if (this.logAbove !== null) return String(Number((this.logAbove * Math.sinh(value)).toPrecision(12)));
     if (this.since === null) return String(value);
     const moment = new Date(this.since + 1000 * Math.round(86_400 * value)).toISOString();
     return moment.endsWith("T00:00:00.000Z") ? moment.slice(0, 10) : moment.slice(0, 19);

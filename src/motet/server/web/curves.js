@@ -145,14 +145,21 @@ export class CurvePanel {
 
 /** A value of an input as text. @param {Column} column @param {number} value */
 export function shown(column, value) {
-  return column.values.length || column.since !== null ? column.cell(value) : number(value);
+  return column.isNumeric ? number(Number(column.cell(value))) : column.cell(value);
 }
 
 /** Where the horizontal axis has marks. @param {Column} column @returns {typeof ticks} */
 function marks(column) {
   if (column.values.length) return () => column.values.map((text, value) => ({ value, text }));
+  if (column.logAbove !== null) return (low, high, about) => roundTicks(column, ticks(low, high, about));
   if (column.since === null) return ticks;
   return (low, high, about) => ticks(low, high, about).map(({ value }) => ({ value, text: column.cell(Math.round(value)) }));
+}
+
+/** Marks at numbers of one digit, near others. @param {Column} column @param {import("./charts.js").Tick[]} near */
+function roundTicks(column, near) {
+  const cells = new Set(near.map(({ value }) => Number(Number(column.cell(value)).toPrecision(1))));
+  return Array.from(cells, (cell) => ({ value: column.number(cell), text: number(cell) }));
 }
 
 /** Where an input is drawn: its bounds, else where landmarks or own examples are. @param {Column[]} columns @param {number} k @param {Example[]} examples @returns {[number, number]} */

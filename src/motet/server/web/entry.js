@@ -117,7 +117,7 @@ export function toBody({ cells, y }) {
   const known = /** @type {Inputs} */ (inputs());
   if (known.names !== null) return { x: cells.name, y };
   if (!known.named) return { x: numbers(cells), y };
-  const named = known.inputs.columns.map((column) => [column.name, column.isNumeric ? column.number(cells[column.name]) : cells[column.name]]);
+  const named = known.inputs.columns.map((column) => [column.name, column.isNumeric ? Number(column.cell(column.number(cells[column.name]))) : cells[column.name]]);
   return { x: Object.fromEntries(named), y };
 }
 
