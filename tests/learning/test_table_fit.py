@@ -92,12 +92,11 @@ def test_settings_are_chosen_on_a_sample_of_tasks(tmp_path: Path) -> None:
 
 def test_a_sample_has_whole_tasks_and_few_of_long_ones() -> None:
     fields = Fields("user", "rating", ("a", "b"))
-    survey = Survey(fields, limit=500)
-    data = columns(tasks=1000)
-    for k in range(0, 6000, 700):
-        survey.add({name: values[k : k + 700] for name, values in data.items()} | {"rows read": 700})
+    survey, data = Survey(fields, limit=3000), columns(tasks=3000)
+    for k in range(0, 18_000, 1500):
+        survey.add({name: values[k : k + 1500] for name, values in data.items()} | {"rows read": 1500})
     rows = survey.sample
-    assert len(rows.y) <= 1000 < survey.rows == 6000
+    assert 1000 < len(rows.y) <= 6000 < survey.rows == 18_000
     assert set(np.bincount(rows.task).tolist()) == {6}
     assert not survey.has_many_inputs
     assert len(survey.inputs) == 40
