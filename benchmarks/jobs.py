@@ -19,6 +19,7 @@ from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, 
 from benchmarks.million import million
 from benchmarks.page import page
 from benchmarks.recovery import recovery
+from benchmarks.rows import rows, tune_rows  # noqa: F401
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
 from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model
@@ -259,6 +260,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     mixed_model,
     tuning,
     long_tasks,
+    rows,
     music_study,
     private_release,
     million,

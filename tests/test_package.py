@@ -18,7 +18,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_exported_names() -> None:
     assert motet.__all__ == sorted(motet.__all__)
     assert all(hasattr(motet, name) for name in motet.__all__)
-    rooms = {"errors", "kernels", "model", "music", "plots", "privacy", "study"}
+    rooms = {"errors", "kernels", "model", "music", "plots", "privacy", "sql", "study"}
     assert set(dir(motet)) == {*motet.__all__, *rooms, "__doc__", "__version__"}
     assert all(hasattr(motet, name) for name in dir(motet))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

@@ -8,6 +8,7 @@ Each client is one learning task with a few examples; its function is the averag
     Catalogue   a public list of named inputs, if the model has one
     Engine      learns examples of many tasks in any order, forgets exactly, and discloses their sum
     Disclosed   this sum, a release: any client computes its Estimate from it and from its own examples
+    Moments     long tasks of linear models, by sums of products; ``motet.sql`` has a database sum them
     Client      the same over HTTP: sends examples, or only downloads a release
 
 Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are in ``motet.kernels`` (scikit-learn's and our own),
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from motet.errors import MotetError
     from motet.learning.comparison import compare
     from motet.learning.engine import Engine
+    from motet.learning.moments import Moments
     from motet.learning.regressor import MixedEffectRegressor, tune
     from motet.learning.table_fit import TableFit, fit_table
     from motet.model.basis import Eigen, Features, Landmarks
@@ -46,6 +48,7 @@ __all__ = [
     "Landmarks",
     "MixedEffectRegressor",
     "Model",
+    "Moments",
     "MotetError",
     "TableFit",
     "compare",
@@ -65,6 +68,7 @@ _HOME = {
     "Landmarks": "model.basis",
     "MixedEffectRegressor": "learning.regressor",
     "Model": "model.model",
+    "Moments": "learning.moments",
     "MotetError": "errors",
     "TableFit": "learning.table_fit",
     "compare": "learning.comparison",
@@ -73,13 +77,14 @@ _HOME = {
 }
 
 
-_MODULES = ("errors", "kernels", "model", "music", "plots", "privacy", "study")
+_MODULES = {name: name for name in ("errors", "kernels", "model", "music", "plots", "privacy", "study")}
+_MODULES["sql"] = "learning.sql"
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name or module when it is first used, so that ``import motet`` stays light."""
     if name in _MODULES:
-        return import_module(f"motet.{name}")
+        return import_module(f"motet.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module 'motet' has no attribute {name!r}")
     return getattr(import_module(f"motet.{_HOME[name]}"), name)

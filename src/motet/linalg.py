@@ -2,20 +2,20 @@
 
 - eigenvectors that are the same on every machine; pivoted Cholesky, which finds the numerical rank;
 - triangles in place, triangular solves, the isometric half-vector ``svec`` and its inverse ``smat``;
-- inverses of stacks (m, ℓ, ℓ) of small positive definite matrices;
+- inverses of stacks (m, ℓ, ℓ) of small positive definite matrices, and of large ones of low rank but for a diagonal;
 - work divided over all cores, and BLAS kept from doing that too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from functools import lru_cache
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -27,6 +27,7 @@ from motet.errors import InvalidData, NotPositiveDefinite
 
 BLOCK = 64  # rows of a triangle handled at once
 MAX_LAPACK_ROWS = 1000  # scipy's LAPACK stops all other threads until it ends, so a larger matrix is halved
+ROWS_PER_REFLECTION = 512  # of a tall table, reduced at once
 MAX_SMALL_SIZE, MIN_STACK = 12, 64  # for larger matrices, or fewer of them, LAPACK is faster
 
 
@@ -154,6 +155,20 @@ def square(W: Array) -> Array:
     return mirror_lower(dsyrk(1.0, W.T, trans=1, lower=1) if W.flags.c_contiguous else dsyrk(1.0, W, lower=1))
 
 
+def triangle(A: Array) -> Array:
+    """T, upper triangular, with TᵀT = AᵀA, of a stack of tables with more rows than columns, by reflections.
+
+    A tall table is reduced in blocks that fit the cache first, which is several times faster.
+    """
+    rows, columns = A.shape[-2:]
+    if rows > 2 * ROWS_PER_REFLECTION and columns < ROWS_PER_REFLECTION // 4:
+        blocks = rows // ROWS_PER_REFLECTION
+        head = A[..., : blocks * ROWS_PER_REFLECTION, :].reshape(*A.shape[:-2], blocks, ROWS_PER_REFLECTION, columns)
+        triangles = np.asarray(np.linalg.qr(head, mode="r")).reshape(*A.shape[:-2], blocks * columns, columns)
+        A = np.concatenate([triangles, A[..., blocks * ROWS_PER_REFLECTION :, :]], axis=-2)
+    return np.asarray(np.linalg.qr(A, mode="r"))
+
+
 # --- symmetric matrices as vectors ---
 
 
@@ -217,6 +232,91 @@ def inverse_of_low_rank(U: Array, diagonal: Array) -> tuple[Array, Array]:
     R = -_stack_square(H)
     _stack_diagonal(R)[:] += D
     return np.moveaxis(R, -1, 0), np.log(D).sum(axis=0) - _stack_log_det(L)
+
+
+class LowRankInverse:
+    """R = D − HHᵀ, a stack of inverses of UUᵀ + D⁻¹, as D (m, ℓ), H (m, ℓ, q) and T (m, q, q) with TᵀT = I + UᵀDU.
+
+    It stands for its (m, ℓ, ℓ) array in products, from either side, at O(ℓq) a column, and in choices along the stack.
+    """
+
+    __array_ufunc__ = None  # an array on the left leaves the product to this class
+
+    def __init__(self, D: Array, H: Array, T: Array) -> None:
+        self.D, self.H, self.T = D, H, T
+
+    @classmethod
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")
+    def of(cls, U: Array, diagonal: Array) -> tuple[LowRankInverse, Array]:
+        """(UUᵀ + diag)⁻¹ of a stack, and the logarithms of its determinants; not finite if the numbers are not.
+
+        With A = diag^-½U and [A; I] = [Q; P]T by reflections, I − QQᵀ is the inverse of I + AAᵀ. To form I + AᵀA
+        instead would square A's condition, and lose all digits if the diagonal is small.
+        """
+        root = 1.0 / np.sqrt(diagonal)
+        size, q = U.shape[-2:]
+        A = np.empty((*U.shape[:-2], size + q, q))
+        np.multiply(root[..., None], U, out=A[..., :size, :])
+        A[..., size:, :] = np.eye(q)
+        Q, T = np.linalg.qr(A)
+        log_det = 2.0 * np.log(root).sum(axis=-1)
+        log_det -= 2.0 * np.log(np.abs(np.diagonal(T, axis1=-2, axis2=-1))).sum(axis=-1)
+        return cls(root**2, root[..., None] * Q[..., :size, :], T), log_det
+
+    @property
+    def diagonal(self) -> Array:
+        return np.asarray(self.D - np.einsum("...ij,...ij->...i", self.H, self.H))
+
+    @property
+    def dense(self) -> Array:
+        R = -(self.H @ self.H.swapaxes(-1, -2))
+        np.einsum("...ii->...i", R)[...] += self.D
+        return R
+
+    def __matmul__(self, M: Array) -> Array:
+        if M.ndim == 1:
+            return (self @ M[:, None])[..., 0]
+        return np.asarray(self.D[..., None] * M - self.H @ (self.H.swapaxes(-1, -2) @ M))
+
+    def __rmatmul__(self, M: Array) -> Array:
+        return np.asarray(M * self.D[..., None, :] - (M @ self.H) @ self.H.swapaxes(-1, -2))
+
+    def __getitem__(self, which: Any) -> LowRankInverse:
+        return LowRankInverse(self.D[which], self.H[which], self.T[which])
+
+    def weights(self, M: Array) -> Array:
+        """UᵀRM = T⁻¹HᵀM: what the columns of M say of the features' weights, whose prior is N(0, I)."""
+        return np.linalg.solve(self.T, self.H.swapaxes(-1, -2) @ M)
+
+    def variance(self, u: Array) -> Array:
+        """uᵀ(I − UᵀRU)u = ‖T⁻ᵀu‖² for every row u: the variance of the weights that is left, in their direction."""
+        half = np.linalg.solve(self.T.swapaxes(-1, -2), u.swapaxes(-1, -2))
+        return np.asarray((half**2).sum(axis=-2))
+
+    def padded(self, q: int) -> LowRankInverse:
+        """With features behind its own that are 0 in all rows."""
+        more = q - self.H.shape[-1]
+        if not more:
+            return self
+        T = np.pad(self.T, ((0, 0), (0, more), (0, more)))
+        np.einsum("...ii->...i", T)[..., q - more :] = 1.0
+        return LowRankInverse(self.D, np.pad(self.H, ((0, 0), (0, 0), (0, more))), T)
+
+    @classmethod
+    def joined(cls, stacks: Sequence[LowRankInverse]) -> LowRankInverse:
+        """Stacks as one."""
+        q = max(R.H.shape[-1] for R in stacks)
+        stacks = [R.padded(q) for R in stacks]
+        return (
+            stacks[0]
+            if len(stacks) == 1
+            else cls(*(np.concatenate([getattr(R, name) for R in stacks]) for name in ("D", "H", "T")))
+        )
+
+
+def dense(R: Array | LowRankInverse) -> Array:
+    """The inverses themselves."""
+    return R.dense if isinstance(R, LowRankInverse) else R
 
 
 def _inverse_by_lapack(V: Array) -> tuple[Array, Array]:

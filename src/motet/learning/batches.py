@@ -1,4 +1,7 @@
-"""Many tasks at once: tasks of equal size and kernel are stacked, so that all their Rʲ are a few batched inverses."""
+"""Many tasks at once: tasks of equal size and kernel are stacked, so that all their Rʲ are a few batched inverses.
+
+The Rʲ of long tasks whose shift has few features are never formed: a ``LowRankInverse`` stands for them in products.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,25 @@ import numpy as np
 
 from motet.arrays import NUMBERS_PER_PART, Array, Index, slices
 from motet.kernels import affine
-from motet.linalg import inverse, inverse_of_low_rank, on_all_cores
+from motet.linalg import LowRankInverse, inverse, inverse_of_low_rank, on_all_cores
 from motet.model.gram import linear_factor
-from motet.model.tasks import FoldedTasks, Shift, blocks
+from motet.model.tasks import MIN_LOW_RANK_ROWS, FoldedTasks, Inverse, Shift, blocks
 
 CACHED_NUMBERS, TABLE_NUMBERS = 2**18, 2**22  # of a table that fits the cache, 2 MB, and of one that is small, 32 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Tasks of one size and kernel, stacked: ``h``, ``y``, ``noise`` (m, ℓ), ``R`` (m, ℓ, ℓ), the rest (m,)."""
+    """Tasks of one size and kernel, stacked: ``h``, ``y``, ``noise`` (m, ℓ), ``R`` (m, ℓ, ℓ), the rest (m,).
+
+    ``R`` may be a ``LowRankInverse``, which stands for that array in products.
+    """
 
     task: Index
     h: Index
     y: Array
     noise: Array
-    R: Array
+    R: Inverse
     log_det: Array  # log |Rʲ|
     rows: Index
     squares: Array
@@ -44,8 +50,17 @@ class Batch:
         step = NUMBERS_PER_PART // max(1, numbers)
         return [self] if step >= len(self.task) else (self.take(part) for part in slices(len(self.task), step))
 
+    @property
+    def is_low_rank(self) -> bool:
+        return isinstance(self.R, LowRankInverse)
+
     def joined(self, other: Batch) -> Batch:
-        return Batch(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+        """Both as one; either has its R by features, or neither."""
+
+        def join(a: Any, b: Any) -> Any:
+            return LowRankInverse.joined([a, b]) if isinstance(a, LowRankInverse) else np.concatenate([a, b])
+
+        return Batch(*(join(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
 
 def batches(folded: FoldedTasks, X: Array, shift: Shift, E: Array | None = None) -> Iterator[Batch]:
@@ -63,9 +78,11 @@ def batches(folded: FoldedTasks, X: Array, shift: Shift, E: Array | None = None)
         yield Batch(folded.task[which], h, folded.y[rows], noise, R, log_det, *rest)
 
 
-def inverses(X: Array, h: Index, noise: Array, shift: Shift, E: Array | None = None) -> tuple[Array, Array]:
+def inverses(X: Array, h: Index, noise: Array, shift: Shift, E: Array | None = None) -> tuple[Inverse, Array]:
     """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``; not finite if there is no Rʲ."""
     m, size = h.shape
+    if size >= MIN_LOW_RANK_ROWS and (rank := (shift := shift.at(X[h])).rank(X[h])) is not None:
+        return _by_features(X, h, noise, shift, E, rank)
     invert = _cheapest(X, h, shift, E)
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
@@ -76,7 +93,24 @@ def inverses(X: Array, h: Index, noise: Array, shift: Shift, E: Array | None = N
     return R, log_det
 
 
-# --- three ways to invert a stack ---
+def _by_features(
+    X: Array, h: Index, noise: Array, shift: Shift, E: Array | None, rank: int
+) -> tuple[LowRankInverse, Array]:
+    """Long tasks: O(mℓq²) for q features, and never an ℓ × ℓ matrix."""
+    m, size = h.shape
+    parts: dict[int, LowRankInverse] = {}
+    log_det = np.empty(m)
+
+    def work(part: slice) -> None:
+        at = h[part]
+        U, diagonal = shift.low_rank(X[at], noise[part], None if E is None else E[at])
+        parts[part.start], log_det[part] = LowRankInverse.of(U, diagonal)
+
+    on_all_cores(work, m, NUMBERS_PER_PART // (size * (2 * rank + X.shape[1])))
+    return LowRankInverse.joined([parts[begin] for begin in sorted(parts)]), log_det
+
+
+# --- three ways to invert a stack of short tasks ---
 
 Invert: TypeAlias = Callable[[Index, Array], tuple[Array, Array]]  # from h and noise of some tasks to R and log |R|
 

@@ -36,7 +36,7 @@ from motet.kernels import (
     affine,
     is_fixed,
 )
-from motet.model.basis import BasisSpec, Eigen, Features, Landmarks
+from motet.model.basis import BasisSpec, Eigen, Landmarks
 from motet.model.model import Model
 
 Side: TypeAlias = Literal["average", "individual"]
@@ -153,17 +153,9 @@ class Components:
 
     @property
     def _searched_basis(self) -> BasisSpec | None:
-        """A basis of the same functions, whose derivatives are known: settings are of the process, not of its rank.
-
-        A linear kernel is spanned by its values at a point and at one more for each column.
-        """
+        """A basis of the same functions, whose derivatives are known: settings are of the process, not of its rank."""
         basis = self.base.basis
-        if isinstance(basis, Eigen):
-            return Landmarks(basis.points)
-        if isinstance(basis, Features):
-            center, spread = self.X.mean(axis=0), np.where((std := self.X.std(axis=0)) > 0, std, 1.0)
-            return Landmarks(center + np.vstack([np.zeros(len(spread)), np.diag(spread)]))
-        return basis
+        return Landmarks(basis.points) if isinstance(basis, Eigen) else basis
 
     @property
     def theta(self) -> Array:

@@ -22,6 +22,7 @@ from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
 from motet.model.spec import from_spec
+from motet.model.tasks import MAX_ROWS_WITH_MISSED
 from motet.text import first_few, suggestion
 
 Auto: TypeAlias = Literal["auto"]
@@ -31,6 +32,8 @@ MAX_CORRELATED_COLUMNS = 3  # up to which a shift's slopes may correlate with ea
 MAX_GROWING_INPUTS = 1500  # different inputs, above which a basis that grows would take long
 MAX_SEARCHED_INPUTS = 500  # the same, for a search over many fits
 LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
+MAX_SMOOTH_ROWS = MAX_ROWS_WITH_MISSED  # of a task, above which its shift has no smooth part by itself
+MAX_SMOOTH_INPUTS = 2**19  # different ones, above which the average of such tasks has none: 200 landmarks at each, 1 GB
 ROWS_PER_SLOPE = 3  # at least, for a linear bias
 
 
@@ -65,16 +68,17 @@ def average(scaling: Scaling) -> Kernel:
     return scaling.smooth
 
 
-def shift(scaling: Scaling, slopes: Scaling | None = None) -> Kernel:
+def shift(scaling: Scaling, slopes: Scaling | None = None, *, smooth: bool = True) -> Kernel:
     """An intercept and slopes, correlated if columns are few, otherwise of a scaling of their own if that is given; and
-    a smooth function."""
+    a ``smooth`` function."""
     if scaling.is_constant:
         return ConstantKernel(1.0)
     columns = len(scaling.scale)
     if columns > MAX_CORRELATED_COLUMNS:
-        linear = (slopes or scaling).kernel(DotProduct(0.0))
-        return ConstantKernel(1.0) + linear + ConstantKernel(1.0) * scaling.smooth
-    return scaling.kernel(Linear(np.eye(1 + columns).tolist())) + ConstantKernel(1.0) * scaling.smooth
+        linear = ConstantKernel(1.0) + (slopes or scaling).kernel(DotProduct(0.0))
+    else:
+        linear = scaling.kernel(Linear(np.eye(1 + columns).tolist()))
+    return linear + ConstantKernel(1.0) * scaling.smooth if smooth else linear
 
 
 def kernel(given: Kernel | str | None, scaling: Scaling, auto: Kernel | None) -> Kernel | None:

@@ -110,5 +110,6 @@ def coefficients(results: Results, numbers: int = 0) -> Iterator[tuple[Batch, Ar
     fitted = system.columns.F @ system.posterior.theta
     for batch in system.batches:
         size = batch.h.shape[1]
-        for part in batch.parts(size * (size + system.columns.F.shape[1] + numbers)):
+        width = 0 if batch.is_low_rank else size
+        for part in batch.parts(size * (width + system.columns.F.shape[1] + numbers)):
             yield part, task_coefficients(part.R, part.y, fitted[part.h])

@@ -28,14 +28,16 @@ from motet.learning.triples import Triples
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import FoldedTasks, Shift, Task, fold, without_inverse
+from motet.model.tasks import MIN_LOW_RANK_ROWS, FoldedTasks, Shift, Task, fold, without_inverse
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 
 MAX_OFFSET = 1e4  # standard deviations from 0, beyond which a linear bias that is not centred loses digits
-MAX_MATRIX_ROWS = 20_000  # unique inputs of a growing basis, inputs of one task: their squares must fit into memory
+MAX_MATRIX_ROWS = 20_000  # unique inputs of a growing basis, inputs of a task whose Rʲ is formed
 
-Batches: TypeAlias = dict[tuple[int, int], Batch]  # by the number of their kernel and by size
+MAX_INVERSE_NUMBERS = 2**30  # of all tasks' Rʲ together, if they are formed: 8 GB
+
+Batches: TypeAlias = dict[tuple[int, int, bool], Batch]  # by the number of their kernel, by size and by form of their R
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ class Engine:
 
     def _with_kernels(self, by_key: Batches) -> list[tuple[Batch, Kernel]]:
         """Every batch with the kernel of its tasks."""
-        return [(batch, self._kernels[kernel]) for (kernel, _), batch in by_key.items()]
+        return [(batch, self._kernels[kernel]) for (kernel, _, _), batch in by_key.items()]
 
     # --- from examples to a state ---
 
@@ -265,14 +267,10 @@ class Engine:
         by_key = {key: batch for key, batch in unchanged.items() if len(batch.task)}
         failures: dict[int, Kernel] = {}  # tasks without an Rʲ, and their kernels
         for kernel, folded in self._fold_by_kernel(changed):
-            size = int(np.diff(folded.start).max(initial=0))
-            if size > MAX_MATRIX_ROWS:
-                raise InvalidData(
-                    f"a task with {size} inputs is too large (at most {MAX_MATRIX_ROWS}): thin it out or split it"
-                )
             shift = Shift.of(self.model, self._kernels[kernel], None if columns is None else columns.basis)
+            _check_memory(folded, inputs, shift)
             for batch in batches(folded, inputs, shift, E):
-                key = (kernel, batch.h.shape[1])
+                key = (kernel, batch.h.shape[1], batch.is_low_rank)
                 by_key[key] = by_key[key].joined(batch) if key in by_key else batch
                 failures |= dict.fromkeys(batch.task[~np.isfinite(batch.log_det)].tolist(), shift.kernel)
         if failures:
@@ -319,14 +317,26 @@ class Engine:
 
     def _solve(self, by_key: Batches, columns: Columns) -> State:
         """The sums of all tasks, the weights of the basis, and the release."""
-        X = self._examples.inputs
-        system = System.solve(self.model, columns, list(by_key.values()), X)
-        basis, total = columns.basis, system.total
-        redundant = X[:0] if self._fixed is not None else X[columns.order[basis.rank :]]
+        system = System.solve(self.model, columns, list(by_key.values()), self._examples.inputs)
         version = 1 if self._latest is None else self._latest.release.version + 1
-        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, system.posterior.theta)
-        release = Disclosed(self.model, version, *arrays, sigma2=system.evidence.sigma2)
-        return State(by_key, system.information, system.evidence, release)
+        return State(by_key, system.information, system.evidence, system.disclose(version))
+
+
+def _check_memory(folded: FoldedTasks, inputs: Array, shift: Shift) -> None:
+    """Refuse tasks whose Rʲ would not fit into memory: long ones whose shift has not few features."""
+    sizes = np.diff(folded.start)
+    for k in np.flatnonzero(sizes >= MIN_LOW_RANK_ROWS) if _are_too_long(sizes) else ():
+        X = inputs[folded.input[folded.start[k] : folded.start[k + 1]]]
+        sizes[k] = 0 if shift.at(X).rank(X) is not None else sizes[k]
+    if _are_too_long(sizes):
+        raise InvalidData(
+            f"tasks of up to {sizes.max()} inputs, {sizes.sum()} in all, are too long for {shift.kernel!s:.60}: "
+            "give a shift of few features (linear, powers, levels), for which any length will do, or thin the rows out"
+        )
+
+
+def _are_too_long(sizes: Index) -> bool:
+    return bool(sizes.max(initial=0) > MAX_MATRIX_ROWS or (sizes.astype(float) ** 2).sum() > MAX_INVERSE_NUMBERS)
 
 
 def check_offset(X: Array, slopes: list[int]) -> None:

@@ -2,7 +2,8 @@
 
 With V the covariance of all outputs in units of σ², P = V⁻¹ − V⁻¹Ψ(ΨᵀV⁻¹Ψ)⁻¹ΨᵀV⁻¹ and M = P − Pyyᵀ P/σ², a parameter
 changes the log evidence by −½ tr(M ∂V). Of M only two pieces are needed: the block of every task,
-Rʲ − RʲSⱼⱼRʲ − aʲaʲᵀ/σ² with S = FΣFᵀ, and its sum over inputs, G − GSG − ăăᵀ/σ².
+Rʲ − RʲSⱼⱼRʲ − aʲaʲᵀ/σ² with S = FΣFᵀ, and its sum over inputs, G − GSG − ăăᵀ/σ². Where a kernel has few features,
+K = UUᵀ, its parameters change tr(MK) by 2 tr(Uᵀ M ∂U), and no block is formed: long tasks cost no more than their rows.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from motet.arrays import Array
 from motet.learning.batches import Batch
 from motet.learning.evidence import without_bias
 from motet.learning.system import System
-from motet.linalg import blas_limit, square
+from motet.linalg import LowRankInverse, blas_limit, square
+from motet.model.basis import Features
 from motet.model.derivatives import derivatives
+from motet.model.features import feature_derivatives, features
 from motet.model.tasks import blocks
 from motet.release.estimates import task_coefficients
 from motet.release.posterior import Posterior
@@ -47,7 +49,30 @@ class _Part:
 
     batch: Batch
     a: Array  # aʲ = Rʲ(yʲ − Fⱼθ̂), the task's rows of Py
+
+
+@dataclass(frozen=True, eq=False)
+class _ShortTasks(_Part):
     M: Array  # the task's block of M
+
+
+@dataclass(frozen=True, eq=False)
+class _LongTasks(_Part):
+    """The block of M is not formed: it is R − RWWᵀR − aaᵀ/σ², with R by features."""
+
+    R: LowRankInverse
+    RW: Array
+    sigma2: float
+
+    def times(self, U: Array) -> Array:
+        """The block of M times U."""
+        aU = self.a[:, None, :] @ U / self.sigma2
+        return np.asarray(self.R @ U - self.RW @ (self.RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * aU)
+
+    @property
+    def diagonal(self) -> Array:
+        """Of the block of M."""
+        return np.asarray(self.R.diagonal - np.einsum("jik,jik->ji", self.RW, self.RW) - self.a**2 / self.sigma2)
 
 
 @blas_limit
@@ -65,6 +90,7 @@ def slope(system: System) -> Slope:
     gradient: list[float] = []
     if model.common is not None:
         change = _common_over_inputs if model.basis is None else _common_over_landmarks
+        change = _common_by_features if isinstance(model.basis, Features) else change
         gradient += change(system, parts, trace_W, products)
     gradient += _individual(system, parts, products)
     return Slope(
@@ -79,17 +105,21 @@ def slope(system: System) -> Slope:
 def _parts(system: System, W: Array) -> Iterator[_Part]:
     """All tasks in parts whose temporaries stay small."""
     fitted, sigma2 = system.columns.F @ system.posterior.theta, system.evidence.sigma2
-    pairs = sum(batch.h.size * batch.h.shape[1] for batch in system.batches)
+    pairs = sum(batch.h.size * batch.h.shape[1] for batch in system.batches if not batch.is_low_rank)
     S = square(W) if len(W) ** 2 <= 4 * pairs else None  # over all inputs, if that is less work than by task
     for batch in system.batches:
-        for part in batch.parts(batch.h.shape[1] * ((W.shape[1] if S is None else 0) + 4 * batch.h.shape[1])):
+        block = 0 if batch.is_low_rank else 4 * batch.h.shape[1]
+        for part in batch.parts(batch.h.shape[1] * ((W.shape[1] if S is None else 0) + block)):
             a = task_coefficients(part.R, part.y, fitted[part.h])
+            if isinstance(part.R, LowRankInverse):
+                yield _LongTasks(part, a, part.R, part.R @ W[part.h], sigma2)
+                continue
             if S is None:
                 RW = part.R @ W[part.h]
                 RSR = RW @ RW.swapaxes(-1, -2)
             else:
                 RSR = part.R @ blocks(S, part.h) @ part.R
-            yield _Part(part, a, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
+            yield _ShortTasks(part, a, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
 
 
 def _over_inputs(parts: list[_Part], n: int) -> Array:
@@ -104,23 +134,60 @@ def _over_inputs(parts: list[_Part], n: int) -> Array:
 
 
 def _individual(system: System, parts: list[_Part], products: list[list[Array]]) -> list[float]:
-    """Parameters of K̃: tasks' blocks alone, from a table over all inputs if that is less work."""
+    """Parameters of K̃: tasks' blocks alone, from a table over all inputs if that is less work; or by features."""
     kernel, share, X = system.model.individual, system.model.individual_share, system.X
-    count = len(kernel.theta)
-    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part in parts)
-    traces = np.zeros(count)
-    if len(X) ** 2 <= 4 * pairs:
+    traces = np.zeros(len(kernel.theta))
+    short = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _ShortTasks)]
+    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part, _ in short)
+    if short and len(X) ** 2 <= 4 * pairs:
         for i, D in enumerate(derivatives(kernel, X)):
-            for part, listed in zip(parts, products):
+            for part, listed in short:
                 block = share * blocks(D, part.batch.h)
                 traces[i] += np.vdot(part.M, block)
                 listed.append((block @ part.a[:, :, None])[:, :, 0])
     else:
-        for part, listed in zip(parts, products):
+        for part, listed in short:
             for i, D in enumerate(derivatives(kernel, X[part.batch.h])):
                 traces[i] += share * np.vdot(part.M, D)
                 listed.append(share * (D @ part.a[:, :, None])[:, :, 0])
+    long = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _LongTasks)]
+    for tasks, listed in long:
+        U = features(kernel, X[tasks.batch.h])
+        MU, aU = tasks.times(U), tasks.a[:, None, :] @ U
+        for i, D in enumerate(feature_derivatives(kernel, X[tasks.batch.h])):
+            traces[i] += 2.0 * share * np.vdot(MU, D)
+            listed.append(share * _symmetric(U, D, aU, tasks.a[:, None, :] @ D))
     return traces.tolist()
+
+
+def _symmetric(U: Array, D: Array, aU: Array, aD: Array) -> Array:
+    """(∂U Uᵀ + U∂Uᵀ)a at every row, with aᵀU and aᵀ∂U."""
+    return np.asarray((D * aU).sum(axis=-1) + (U * aD).sum(axis=-1))
+
+
+def _common_by_features(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+    """Parameters of a linear K̄ = EEᵀ: of M only ME is needed, over the rows of all tasks."""
+    kernel, share, X, sigma2 = system.model.common, system.model.common_share, system.X, system.evidence.sigma2
+    E, a = features(kernel, X), _over_inputs(parts, len(X))
+    aE = a @ E
+    GE = _times_G(parts, np.hstack([E, W]))
+    GE, GW = GE[:, : E.shape[1]], GE[:, E.shape[1] :]
+    ME = GE - GW @ (W.T @ GE) - np.outer(a, aE) / sigma2
+    traces = []
+    for D in feature_derivatives(kernel, X):
+        traces.append(2.0 * share * float(np.vdot(ME, D)))
+        product = share * _symmetric(E, D, aE, a @ D)
+        for part, listed in zip(parts, products):
+            listed.append(product[part.batch.h])
+    return traces
+
+
+def _times_G(parts: list[_Part], columns: Array) -> Array:
+    """G times columns over the inputs, without forming G."""
+    total = np.zeros_like(columns)
+    for part in parts:
+        np.add.at(total, part.batch.h, part.batch.R @ columns[part.batch.h])
+    return total
 
 
 def _common_over_inputs(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
@@ -145,11 +212,11 @@ def _common_over_landmarks(system: System, parts: list[_Part], W: Array, product
     model, basis, X = system.model, system.columns.basis, system.X
     share, n = model.common_share, len(X)
     BT = system.columns.F[:, : basis.rank] @ basis.A  # the landmarks' kernel is (AᵀA)⁻¹
-    a, G = _over_inputs(parts, n), _sparse(parts, n)
-    GW = G @ W
-    rows = G @ BT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
+    a = _over_inputs(parts, n)
+    GBT, GW = _times_G(parts, BT), _times_G(parts, W)
+    rows = GBT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
     traces = []
-    within = [derivatives(model.common, X[part.batch.h]) for part in parts]
+    within = [_within(system, part) for part in parts]
     pairs = zip(derivatives(model.common, X, basis.landmarks), derivatives(model.common, basis.landmarks))
     for D_XZ, D_ZZ in pairs:
         C = D_XZ - 0.5 * (BT @ D_ZZ)
@@ -157,20 +224,26 @@ def _common_over_landmarks(system: System, parts: list[_Part], W: Array, product
         between = C @ (a @ BT) + BT @ (C.T @ a)
         for part, listed, Ds in zip(parts, products, within):
             h = part.batch.h
-            CB = C[h] @ BT[h].swapaxes(-1, -2)
-            block = next(Ds) - CB - CB.swapaxes(-1, -2)
-            trace += float(np.vdot(part.M, block))
-            listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
+            if isinstance(part, _LongTasks):  # what the landmarks miss is noise there: a diagonal
+                missed = next(Ds) - 2.0 * np.einsum("jik,jik->ji", C[h], BT[h])
+                trace += float(np.vdot(part.diagonal, missed))
+                listed.append(share * (between[h] + missed * part.a))
+            elif isinstance(part, _ShortTasks):
+                CB = C[h] @ BT[h].swapaxes(-1, -2)
+                block = next(Ds) - CB - CB.swapaxes(-1, -2)
+                trace += float(np.vdot(part.M, block))
+                listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
         traces.append(share * trace)
     return traces
 
 
-def _sparse(parts: list[_Part], n: int) -> csr_array:
-    """G: every Rʲ at its inputs."""
-    rows = [np.repeat(part.batch.h, part.batch.h.shape[1], axis=1).ravel() for part in parts]
-    columns = [np.tile(part.batch.h, (1, part.batch.h.shape[1])).ravel() for part in parts]
-    values = [part.batch.R.ravel() for part in parts]
-    return csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(n, n))
+def _within(system: System, part: _Part) -> Iterator[Array]:
+    """∂K̄ within tasks, or at the inputs of long tasks alone."""
+    X = system.X[part.batch.h]
+    if isinstance(part, _ShortTasks):
+        return derivatives(system.model.common, X)
+    alone = X.reshape(-1, 1, X.shape[-1])
+    return (D.reshape(part.batch.h.shape) for D in derivatives(system.model.common, alone))
 
 
 def _average_information(

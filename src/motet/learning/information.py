@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dsygst
 from motet.arrays import Array, Index, match
 from motet.errors import WrongDimension
 from motet.learning.batches import Batch
-from motet.linalg import mirror_lower
+from motet.linalg import dense, mirror_lower
 
 MAX_SCATTERED_SIZE = 64  # of tasks that are scattered many at once
 
@@ -108,13 +108,13 @@ def _scattered(batches: Sequence[Batch], n: int) -> Array:
         i, k = np.tril_indices(size)
         for part in batch.parts(size**2):
             positions = part.h.take(i, axis=1) * n + part.h.take(k, axis=1)
-            triangles = part.R.reshape(-1, size**2).take(i * size + k, axis=1)
+            triangles = dense(part.R).reshape(-1, size**2).take(i * size + k, axis=1)
             np.add.at(flat, positions.ravel(), triangles.ravel())
     G += G.T
     G[np.diag_indices(n)] /= 2.0
     for batch in (b for b in batches if b.h.shape[1] > MAX_SCATTERED_SIZE):
-        for h, R in zip(batch.h, batch.R):
-            G[np.ix_(h, h)] += R
+        for j, h in enumerate(batch.h):
+            G[np.ix_(h, h)] += dense(batch.R[j])
     return G
 
 

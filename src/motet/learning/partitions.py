@@ -24,7 +24,7 @@ from motet.learning.defaults import SAMPLED_INPUTS
 from motet.learning.engine import MAX_MATRIX_ROWS, check_offset
 from motet.learning.evidence import Evidence, Method
 from motet.learning.information import EVIDENCE_SUMS, Information
-from motet.linalg import blas_limit, square
+from motet.linalg import LowRankInverse, blas_limit, square
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import Shift, blocks, fold, without_inverse
@@ -311,12 +311,13 @@ def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part
     for stack in part.stacks:
         for some in stack.parts(stack.h.shape[1] * (2 * stack.h.shape[1] + (W.shape[1] if S is None else 0))):
             a = task_coefficients(some.R, some.y, average[some.h])
-            if S is None:
+            if S is None or isinstance(some.R, LowRankInverse):
                 spread = ((some.R @ W[some.h]) ** 2).sum(axis=-1)
             else:
                 spread = np.einsum("mij,mij->mi", some.R @ blocks(S, some.h), some.R)
+            diagonal = some.R.diagonal if isinstance(some.R, LowRankInverse) else np.einsum("mii->mi", some.R)
             noise = release.model.lam * some.noise
-            variance = noise - noise**2 * (np.einsum("mii->mi", some.R) - spread)
+            variance = noise - noise**2 * (diagonal - spread)
             key = some.task[:, None] * len(part.inputs) + some.h
             columns.append((key, some.noise, a, some.y - noise * a, variance))
     joined_columns = [np.concatenate([column.ravel() for column in same]) for same in zip(*columns)]

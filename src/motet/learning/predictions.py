@@ -13,9 +13,10 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import NUMBERS_PER_PART, Array, Index, slices
 from motet.learning.batches import Batch
+from motet.linalg import LowRankInverse
 from motet.model.tasks import Shift
 from motet.release.disclosed import Disclosed
-from motet.release.estimates import task_coefficients, task_mean, task_variance
+from motet.release.estimates import feature_mean, feature_variance, task_coefficients, task_mean, task_variance
 
 NEW = -1  # the number of a task that has no examples
 
@@ -39,14 +40,20 @@ def predict(
             stack = batch.take(tasks)
             used, at = np.unique(stack.h, return_inverse=True)  # each input is evaluated once
             at, columns = at.reshape(stack.h.shape), basis.columns(inputs[used])
+            average, unshared = (columns @ release.theta)[at], shift.variance(X[rows], missed[rows])
+            given = (release.posterior.variance, F[rows], columns[at])
+            new[rows] = False
+            if isinstance(stack.R, LowRankInverse):
+                u = shift.features(X[rows], inputs[stack.h])
+                mean[rows] = feature_mean(mean[rows], u, stack.R, stack.y, average)
+                if return_std:
+                    variance[rows] = feature_variance(*given, u, stack.R, unshared)
+                continue
             D = None if shift.basis is None else columns[at][..., : basis.rank]
             k = shift.gram(X[rows], inputs[stack.h], E=E[rows], D=D)
-            a = task_coefficients(stack.R, stack.y, (columns @ release.theta)[at])
-            mean[rows] = task_mean(mean[rows], k, a)
-            new[rows] = False
+            mean[rows] = task_mean(mean[rows], k, task_coefficients(stack.R, stack.y, average))
             if return_std:
-                unshared = shift.variance(X[rows], missed[rows])
-                variance[rows] = task_variance(release.posterior.variance, F[rows], columns[at], k, stack.R, unshared)
+                variance[rows] = task_variance(*given, k, stack.R, unshared)
     if return_std and new.any():
         prior = Shift.of(model, model.individual).variance(X[new], missed[new])
         variance[new] = release.posterior.variance(F[new]) + prior
@@ -64,9 +71,10 @@ def _rows_by_task(batch: Batch, task: Index, width: int) -> Iterator[tuple[Index
     order = order[np.searchsorted(place[task[order]], 0) :]  # those of tasks in this batch
     places, start, count = np.unique(place[task[order]], return_index=True, return_counts=True)
     size = batch.h.shape[1]
+    rank = batch.R.H.shape[-1] if isinstance(batch.R, LowRankInverse) else size
     for s in np.unique(count):
         which = np.flatnonzero(count == s)
-        for part in slices(len(which), NUMBERS_PER_PART // ((size + s) * (size + width))):
+        for part in slices(len(which), NUMBERS_PER_PART // ((size + s) * (rank + width))):
             yield places[which[part]], order[start[which[part], None] + np.arange(s)]
 
 
@@ -77,7 +85,14 @@ def predict_all(
     means = np.tile(release.average(X), (tasks, 1))
     average = release.average(inputs)
     for batch, kernel in parts:
-        k = release.shift(kernel).gram(X, inputs)
+        shift = release.shift(kernel)
+        if isinstance(batch.R, LowRankInverse):
+            for some in slices(len(batch.task), NUMBERS_PER_PART // (batch.h.shape[1] * X.shape[1])):
+                task, h, y, R = batch.task[some], batch.h[some], batch.y[some], batch.R[some]
+                u = shift.features(np.broadcast_to(X, (len(task), *X.shape)), inputs[h])
+                means[task] = feature_mean(means[task], u, R, y, average[h])
+            continue
+        k = shift.gram(X, inputs)
         for part in batch.parts(len(inputs) + 1):
             a = np.zeros((len(part.task), len(inputs)))
             a[np.arange(len(part.task))[:, None], part.h] = task_coefficients(part.R, part.y, average[part.h])

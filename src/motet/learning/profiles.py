@@ -21,7 +21,7 @@ from motet.learning.gradient import Slope
 from motet.learning.results import Results
 from motet.learning.search import Search
 from motet.learning.tables import Table
-from motet.learning.tuning import examples_of
+from motet.learning.tuning import examples_of, searched
 from motet.linalg import blas_limit
 from motet.text import alternatives, suggestion
 
@@ -180,8 +180,8 @@ class _Curve:
     """The best log evidence at values of a coordinate."""
 
     def __init__(self, results: Results, held: Quantity) -> None:
-        folded, X = examples_of(results.engine)
-        self._search = Search(folded, X, results.method, None)
+        tasks = searched(results.engine.model, *examples_of(results.engine))
+        self._search = Search(*tasks, results.method, None)
         self._components, self._held = results.components, held
 
     def over(self, grid: Array, at: float, *, keep_all: bool) -> tuple[Array, Array]:

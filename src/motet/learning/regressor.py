@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from motet.arrays import Array, Index, distinct, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence, WrongDimension
 from motet.learning import defaults
+from motet.learning.condensation import is_linear
 from motet.learning.defaults import Auto
 from motet.learning.effects import fixed_effects, random_effects
 from motet.learning.engine import Engine, labels_of
@@ -34,12 +35,14 @@ from motet.learning.results import Results
 from motet.learning.search import Step
 from motet.learning.summary import Summary
 from motet.learning.tables import Table
+from motet.learning.triples import Triples
 from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"
+SEARCHED_ROWS_PER_TASK = 300  # of long tasks whose model is not linear, by which settings are chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,25 @@ class Rows:
     def inputs(self) -> Array:
         """The different inputs."""
         return self.X[distinct(self.X)[0]]
+
+    @cached_property
+    def _number(self) -> Index:
+        """Of every row's task."""
+        return Triples().assign_numbers(self.task)
+
+    @cached_property
+    def longest(self) -> int:
+        """Rows of the longest task."""
+        return int(np.bincount(self._number).max(initial=0))
+
+    def thinned(self, per_task: int) -> Rows:
+        """At most so many rows of each task, at random."""
+        shuffled = np.random.default_rng(0).permutation(len(self.y))
+        order = shuffled[np.argsort(self._number[shuffled], kind="stable")]
+        start = np.cumsum(count := np.bincount(self._number)) - count
+        kept = np.sort(order[np.arange(len(order)) - np.repeat(start, count) < per_task])
+        task = self.task[kept] if isinstance(self.task, np.ndarray) else [self.task[i] for i in kept]
+        return Rows(task, self.X[kept], self.y[kept], self.noise[kept], self.single_task)
 
 
 @dataclass(frozen=True)
@@ -244,8 +266,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The model to fit, or to start a search from."""
         alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
         scaling = defaults.Scaling.of(rows.X, 1.0 / rows.noise)
-        average = None if alone else defaults.average(scaling)
-        shift = defaults.average(scaling) if alone else defaults.shift(scaling)
+        smooth_shift, smooth_average = self._affordable(rows)
+        average = None if alone or not smooth_average else defaults.average(scaling)
+        shift = defaults.average(scaling) if alone and smooth_shift else defaults.shift(scaling, smooth=smooth_shift)
         common = defaults.kernel(self.common, scaling, average)
         individual = defaults.kernel(self.individual, scaling, shift)
         bias = defaults.bias(self.bias, rows.X, list(getattr(self, "feature_names_in_", [])))
@@ -260,8 +283,34 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
 
+    def _affordable(self, rows: Rows) -> tuple[bool, bool]:
+        """Whether the shifts, and the average, may have a smooth part if they are ``"auto"``; warns of those that not.
+
+        Each task's own smooth part costs the cube of its rows.
+        """
+        if rows.longest <= defaults.MAX_SMOOTH_ROWS:
+            return True, True
+        smooth_average = len(rows.inputs) <= defaults.MAX_SMOOTH_INPUTS
+        linear = [
+            *(["the shifts"] if self.individual == "auto" else []),
+            *(["the average"] if self.common == "auto" and not smooth_average else []),
+        ]
+        if linear:
+            warnings.warn(
+                f"tasks of up to {rows.longest} rows: {' and '.join(linear)} are linear, because a smooth function of "
+                "each task costs the cube of its rows; name the kernels, or thin the rows out, for another model",
+                UserWarning,
+                stacklevel=5,
+            )
+        return False, smooth_average
+
     def _tune(self, model: Model, rows: Rows, report: Callable[[Step], None] | None) -> Tuning | None:
-        """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any."""
+        """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any.
+
+        Of long tasks whose model is not linear some rows are enough for that, and all would take long.
+        """
+        if rows.longest > defaults.MAX_SMOOTH_ROWS and not is_linear(model, rows.X.shape[1]):
+            rows = rows.thinned(SEARCHED_ROWS_PER_TASK)
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused as such

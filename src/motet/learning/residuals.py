@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array, Index, match
+from motet.learning.batches import Batch
 from motet.learning.effects import coefficients
 from motet.learning.results import Results
 from motet.learning.tables import Table
-from motet.linalg import blas_limit
+from motet.linalg import LowRankInverse, blas_limit
+from motet.model.tasks import Shift
 
 UNDETERMINED = 1e-10  # of a row's precision alone: what is left if the row alone tells a weight of the bias
 
@@ -80,15 +82,19 @@ def groups(results: Results) -> Groups:
     columns: list[tuple[Array, ...]] = []
     score: dict[int, float] = {}
     for batch, a in coefficients(results, 3 * W.shape[1]):
-        RW = batch.R @ W[batch.h]
-        P = batch.R - RW @ RW.swapaxes(-1, -2)
-        precision = np.einsum("jii->ji", P)
-        determined = precision > UNDETERMINED * np.einsum("jii->ji", batch.R)
-        C, log_det = _inverse(P)
-        residual = (C @ a[:, :, None])[:, :, 0]
+        if isinstance(batch.R, LowRankInverse):
+            block = _LongBlock.of(results, batch, W[batch.h])
+            residual, variance, log_det = block.without_task(batch.y - average[batch.h], a)
+            precision, alone = block.precision, batch.R.diagonal
+        else:
+            RW = batch.R @ W[batch.h]
+            P = batch.R - RW @ RW.swapaxes(-1, -2)
+            C, log_det = _inverse(P)
+            residual, variance = (C @ a[:, :, None])[:, :, 0], np.einsum("jii->ji", C)
+            precision, alone = np.einsum("jii->ji", P), np.einsum("jii->ji", batch.R)
         keys = batch.task[:, None] * len(F) + batch.h
-        precision = np.where(determined, precision, np.nan)
-        listed = (keys, batch.y, batch.noise, average[batch.h], a, precision, residual, np.einsum("jii->ji", C))
+        precision = np.where(precision > UNDETERMINED * alone, precision, np.nan)
+        listed = (keys, batch.y, batch.noise, average[batch.h], a, precision, residual, variance)
         columns.append(tuple(values.ravel() for values in listed))
         repeats = batch.rows - batch.h.shape[1]
         quadratic = np.einsum("ji,ji->j", a, residual) + batch.squares / model.lam
@@ -108,6 +114,36 @@ def _inverse(P: Array) -> tuple[Array, Array]:
     values = np.where(values[:, :1] > UNDETERMINED, values, np.nan)
     inverse = (vectors / values[:, None, :]) @ vectors.swapaxes(-1, -2) / scale
     return inverse, np.log(values).sum(axis=1) + 2.0 * np.log(size).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _LongBlock:
+    """P of long tasks, R − RWWᵀR with WWᵀ = FΣFᵀ, which is never formed: P⁻¹ = R⁻¹ + WN⁻¹Wᵀ with N = I − WᵀRW."""
+
+    W: Array
+    precision: Array  # the diagonal of P
+    variance: Array  # the diagonal of R⁻¹
+    N: Array
+    log_det: Array  # log |R|
+
+    @classmethod
+    def of(cls, results: Results, batch: Batch, W: Array) -> _LongBlock:
+        assert isinstance(batch.R, LowRankInverse)
+        system = results.system
+        X, basis = system.X[batch.h], None if system.model.basis is None else system.columns.basis
+        U, diagonal = Shift.of(system.model, system.model.individual, basis).at(X).low_rank(X, batch.noise)
+        RW = batch.R @ W
+        precision = batch.R.diagonal - np.einsum("jik,jik->ji", RW, RW)
+        N = np.eye(W.shape[-1]) - W.swapaxes(-1, -2) @ RW
+        return cls(W, precision, diagonal + np.einsum("jik,jik->ji", U, U), N, batch.log_det)
+
+    def without_task(self, residual: Array, a: Array) -> tuple[Array, Array, Array]:
+        """P⁻¹a, the diagonal of P⁻¹ and log |P|, from R⁻¹a; NaN where a task alone tells a weight of the bias."""
+        values, vectors = np.linalg.eigh((self.N + self.N.swapaxes(-1, -2)) / 2)
+        values = np.where(values[:, :1] > UNDETERMINED, values, np.nan)
+        WN = self.W @ (vectors / np.sqrt(values)[:, None, :])
+        residual = residual + (WN @ (WN.swapaxes(-1, -2) @ a[:, :, None]))[:, :, 0]
+        return residual, self.variance + (WN**2).sum(axis=-1), self.log_det + np.log(values).sum(axis=1)
 
 
 def _group_of_rows(results: Results, by: Groups) -> Index:

@@ -16,7 +16,7 @@ from motet.arrays import Array
 from motet.learning.evidence import Method, without_bias
 from motet.learning.gradient import Slope
 from motet.learning.partitions import Part, Rows, Solution, Sums, part_of
-from motet.linalg import blas_limit
+from motet.linalg import LowRankInverse, blas_limit
 from motet.model.derivatives import derivatives
 from motet.release.estimates import task_coefficients
 from motet.release.posterior import Posterior
@@ -105,8 +105,9 @@ def _tasks(part: Part, F: Array, given: Globals) -> Sequence[_Tasks]:
         for some in stack.parts(size * (3 * F.shape[1] + 4 * size)):
             a = task_coefficients(some.R, some.y, fitted[some.h])
             RW = some.R @ W[some.h]
-            M = some.R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
-            listed.append(_Tasks(some.h, some.R, a, M))
+            R = some.R.dense if isinstance(some.R, LowRankInverse) else some.R  # derivatives have blocks of this size
+            M = R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
+            listed.append(_Tasks(some.h, R, a, M))
     return listed
 
 

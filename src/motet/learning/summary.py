@@ -16,6 +16,7 @@ from motet.learning.effects import coefficients, fixed_effects
 from motet.learning.results import Z95, Results
 from motet.learning.tables import Table
 from motet.linalg import blas_limit
+from motet.model.features import features
 from motet.model.gram import gram, linear_form
 from motet.text import count
 
@@ -160,7 +161,11 @@ def shrinkage(results: Results, part: Part) -> float:
     squares = prior = 0.0
     for batch, a in coefficients(results):
         Z = system.X[batch.h]
-        if C is None:
+        if C is None and batch.is_low_rank:
+            U = np.sqrt(ratio) * features(component.kernel, Z)
+            estimate = (U @ (U.swapaxes(-1, -2) @ a[:, :, None]))[:, :, 0]
+            prior += float(np.vdot(U, U))
+        elif C is None:
             K = ratio * gram(component.kernel, Z)
             estimate = (K @ a[:, :, None])[:, :, 0]
             prior += float(np.einsum("jii->", K))

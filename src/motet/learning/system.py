@@ -17,6 +17,7 @@ from motet.learning.information import Information
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks, Shift, without_inverse
+from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
 
 
@@ -85,6 +86,14 @@ class System:
         residual = residual_quadratic(by_row, F, posterior.theta)
         evidence = Evidence.of(total, posterior, residual, model.lam, model.sigma2, method)
         return cls(model, columns, X[columns.order], by_row, information, total, posterior, evidence, method)
+
+    def disclose(self, version: int) -> Disclosed:
+        """The release of these sums."""
+        basis, total = self.columns.basis, self.total
+        is_growing = basis.spec is None and basis.kernel is not None
+        redundant = self.X[basis.rank :] if is_growing else self.X[:0]
+        arrays = (basis.landmarks, redundant, basis.A, total.G, total.g, self.posterior.theta)
+        return Disclosed(self.model, version, *arrays, sigma2=self.evidence.sigma2)
 
     @classmethod
     def of_tasks(cls, model: Model, folded: FoldedTasks, X: Array, method: Method = "REML") -> System:

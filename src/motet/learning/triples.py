@@ -90,6 +90,11 @@ class Triples:
         held = self._count.values
         return [label for label, k in self._numbers.items() if held[k] and (numbers is None or k in numbers)]
 
+    @property
+    def numbered(self) -> list[Hashable]:
+        """Every label that has a number, by number; it may have no rows."""
+        return list(self._numbers)
+
     def number(self, label: Hashable) -> int:
         return self._numbers[label]
 

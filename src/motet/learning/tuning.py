@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from motet.arrays import Array
 from motet.errors import EmptyData, InvalidData
 from motet.learning.components import MAX_VARIANCE, MIN_VARIANCE, Component, Components
+from motet.learning.condensation import condensed, is_linear
 from motet.learning.engine import Engine
 from motet.learning.evidence import Method
 from motet.learning.search import ROUGH_PRECISION, Search, Step, Summit
@@ -23,6 +24,7 @@ from motet.model.model import Model
 from motet.model.tasks import FoldedTasks
 
 ZERO_GAIN, LITTLE_GAIN = 0.05, 30.0  # nats: a component that gains less is called zero, or looked at more closely
+SAMPLED_INPUTS = 20_000  # of which the inputs' spread, for lengths and variances to start from, is measured
 FLAT, VAGUE = 1e-7, 0.1  # of the largest curvature; of a flat direction, along which data tell nothing apart
 
 
@@ -111,9 +113,23 @@ def tune_model(
 
     ``starts`` is how many of the best starting values are followed; ``report`` gets every evaluation.
     """
-    folded, X = examples_of(engine)
-    search = Search(folded, X, method, report)
-    return tuning_by(search, Components.of(engine.model, X), engine.model.sigma2, starts)
+    return tune_tasks(engine.model, *examples_of(engine), method=method, starts=starts, report=report)
+
+
+@blas_limit
+def tune_tasks(
+    model: Model,
+    folded: FoldedTasks,
+    X: Array,
+    *,
+    method: Method = "REML",
+    starts: int | None = None,
+    report: Callable[[Step], None] | None = None,
+) -> Tuning:
+    """The same for folded tasks on the inputs X, all of which have the model's own kernel."""
+    search = Search(*searched(model, folded, X), method, report)
+    sample = X[:: -(-len(X) // SAMPLED_INPUTS)] if len(X) else X
+    return tuning_by(search, Components.of(model, sample), model.sigma2, starts)
 
 
 def tuning_by(search: Search, components: Components, sigma2: float | None, starts: int | None = None) -> Tuning:
@@ -154,6 +170,11 @@ def examples_of(engine: Engine) -> tuple[FoldedTasks, Array]:
     _, folded, X = groups[0]
     used, input = np.unique(folded.input, return_inverse=True)
     return replace(folded, input=input.reshape(folded.input.shape)), X[used]
+
+
+def searched(model: Model, folded: FoldedTasks, X: Array) -> tuple[FoldedTasks, Array]:
+    """The tasks to search settings on: as they are, or short ones that say the same to a linear model."""
+    return condensed(folded, X) if is_linear(model, X.shape[1]) else (folded, X)
 
 
 # --- which components are needed ---

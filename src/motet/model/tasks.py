@@ -7,7 +7,8 @@ Nothing here knows of other tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,15 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, match, stable_order
 from motet.errors import NotPositiveDefinite
-from motet.linalg import inverse
+from motet.linalg import LowRankInverse, inverse, triangle
 from motet.model.basis import Basis
+from motet.model.features import feature_count, features
 from motet.model.gram import gram
 from motet.model.model import Model
+
+Inverse: TypeAlias = Array | LowRankInverse  # Rʲ of a task, or of a stack of tasks
+MIN_LOW_RANK_ROWS, ROWS_PER_FEATURE = 64, 4  # of a task, from which on its R is kept by features
+MAX_ROWS_WITH_MISSED = 2000  # of a task that has what a basis misses as a function of its own
 
 # --- examples ---
 
@@ -107,15 +113,14 @@ class Task:
         """A task without examples."""
         return cls(np.empty((0, dimension)), np.empty(0), np.empty(0))
 
-    def covariance(self, shift: Shift) -> Array:
-        """(Rʲ)⁻¹ = (1−α)K̃ʲ + λ diag w̄ʲ."""
-        return shift.covariance(shift.gram(self.X), self.noise)
-
-    def inverse(self, shift: Shift) -> Array:
+    def inverse(self, shift: Shift) -> Inverse:
         """Rʲ (Algorithm 1, line 3)."""
-        return inverse_covariance(self.covariance(shift)[None], shift.kernel)[0]
+        R, log_det = shift.inverse(self.X[None], self.noise[None])
+        if not np.isfinite(log_det).all():
+            raise without_inverse(shift.kernel)
+        return R[0]
 
-    def information(self, F: Array, R: Array) -> tuple[Array, Array]:
+    def information(self, F: Array, R: Inverse) -> tuple[Array, Array]:
         """Λʲ = FᵀRF and ηʲ = FᵀRy: what the task adds to the sums, with the basis's columns F at its inputs."""
         return F.T @ R @ F, F.T @ (R @ self.y)
 
@@ -129,6 +134,7 @@ class Shift:
 
     With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): the part of the average's kernel that
     the basis misses is not shared, so each task has it as its own. At ``spanned`` inputs a basis misses nothing.
+    With ``missed_is_noise`` that part is of every input alone, and adds to the variance of its noise.
     """
 
     kernel: Kernel
@@ -137,6 +143,7 @@ class Shift:
     basis: Basis | None = None
     missed_share: float = 0.0
     spanned: frozenset[bytes] = frozenset()
+    missed_is_noise: bool = False
 
     @classmethod
     def of(
@@ -149,7 +156,7 @@ class Shift:
         """Over two sets of inputs, or over stacks of them; E and D are their features e(x), if known already."""
         K = self.share * gram(self.kernel, X, Y)
         new = self._unspanned(X if Y is None else Y)
-        if self.basis is None or not new.any():
+        if self.basis is None or self.missed_is_noise or not new.any():
             return K
         E = _features(self.basis, X) if E is None else E
         D = E if Y is None else _features(self.basis, Y) if D is None else D
@@ -178,6 +185,61 @@ class Shift:
         diagonal = np.einsum("...ii->...i", K)
         diagonal += self.noise_variance(noise)
         return K
+
+    # --- long tasks, whose shift has few features ---
+
+    def at(self, X: Array) -> Shift:
+        """The shift of a task with these inputs, or of a stack: if it is long, what a basis misses is noise.
+
+        That part has as many features as there are inputs, and would cost the cube of their number.
+        """
+        is_long = self.basis is not None and X.shape[-2] > MAX_ROWS_WITH_MISSED
+        return replace(self, missed_is_noise=True) if is_long and feature_count(self.kernel, X) is not None else self
+
+    def rank(self, X: Array) -> int | None:
+        """The number of features at the inputs of a task or of a stack, if R is cheaper by them: few beside the rows.
+
+        Measured by ``benchmarks.jobs.long_tasks``: from some hundred rows on, and four rows a feature, products by
+        features are faster than products with R.
+        """
+        if X.shape[-2] < MIN_LOW_RANK_ROWS or (self.basis is not None and not self.missed_is_noise):
+            return None
+        count = feature_count(self.kernel, X)
+        return count if count is not None and ROWS_PER_FEATURE * count <= X.shape[-2] else None
+
+    def low_rank(self, X: Array, noise: Array, E: Array | None = None) -> tuple[Array, Array]:
+        """U and a diagonal with (Rʲ)⁻¹ = UUᵀ + diag, of a task or of a stack; E are the features e(x) of the basis."""
+        diagonal = self.noise_variance(noise)
+        if self.missed_is_noise and self.basis is not None:
+            rows = X.reshape(-1, X.shape[-1])
+            flat = _features(self.basis, rows) if E is None else E.reshape(len(rows), -1)
+            missed = self.basis.residual(rows, flat).reshape(noise.shape)
+            diagonal = diagonal + self.missed_share * missed * self._unspanned(X)
+        return self.features(X), diagonal
+
+    def features(self, X: Array, own: Array | None = None) -> Array:
+        """u(x) with ``share`` · k̃(x, x′) = u(x)ᵀu(x′); levels are those of the task's ``own`` inputs, by default X."""
+        return np.asarray(np.sqrt(self.share) * features(self.kernel, X, own))
+
+    def inverse(self, X: Array, noise: Array, E: Array | None = None) -> tuple[Inverse, Array]:
+        """Rʲ and log |Rʲ| of a stack of tasks, not finite if there is none; by features if that is cheaper."""
+        shift = self.at(X)
+        if shift.rank(X) is not None:
+            return LowRankInverse.of(*shift.low_rank(X, noise, E))
+        return inverse(shift.covariance(shift.gram(X, E=E), noise))
+
+    def observation(self, X: Array, noise: Array, columns: Array, E: Array | None = None) -> tuple[Array, Array]:
+        """The covariance (Rʲ)⁻¹ of a task's rows, or of a stack, and columns of numbers at these rows.
+
+        Of a long task they are of fewer rows that say the same: with [U columns] = diag^½QT, Q orthogonal, those of T.
+        """
+        shift = self.at(X)
+        if shift.rank(X) is None:
+            return shift.covariance(shift.gram(X, E=E), noise), columns
+        U, diagonal = shift.low_rank(X, noise, E)
+        T = triangle(np.concatenate([U, columns], axis=-1) / np.sqrt(diagonal)[..., None])
+        U, columns = np.split(T, [U.shape[-1]], axis=-1)
+        return np.eye(T.shape[-2]) + U @ U.swapaxes(-1, -2), columns
 
 
 def _features(basis: Basis, X: Array) -> Array:

@@ -19,12 +19,12 @@ from motet.arrays import Array, Index, as_bytes, match
 from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
-from motet.model.tasks import FoldedTasks, Task, blocks, fold
+from motet.model.tasks import FoldedTasks, Inverse, Shift, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Integers
 
 CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on the others
-MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing
+MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing, unless its shift has few features
 ROUNDING_MARGIN = 1 - 2.0**-40  # so that rounding never makes a norm larger than 1
 SIMULATED_CLIENTS, MIN_SIMULATED_CLIENTS = 1500, 100
 MAX_SIMULATED_NUMBERS = 2**24  # in memory at once; fewer clients are simulated if they have many examples
@@ -136,8 +136,12 @@ class Clip:
         norms = []
         for X, y, noise in clients:
             task = Task.of(X, y - self.center, noise)
-            R, log_det = inverse(task.covariance(coordinates.shift(model.individual))[None])
-            usable = len(task.y) <= MAX_INPUTS_PER_CLIENT and np.isfinite(log_det[0])
+            shift = coordinates.shift(model.individual)
+            if not _is_computable(shift, task.X):
+                norms.append(0.0)
+                continue
+            R, log_det = shift.inverse(task.X[None], task.noise[None])
+            usable = np.isfinite(log_det[0])
             Lambda, eta = task.information(coordinates.columns(task.X), R[0])
             norm = np.hypot(np.linalg.norm(Lambda) / self.C_Lambda, np.linalg.norm(eta) / self.C_eta)
             norms.append(norm if usable and np.isfinite(norm) else 0.0)
@@ -153,8 +157,11 @@ class Clip:
         on_points = np.minimum.reduceat(point, tasks.start[:-1]) >= 0 if len(sizes) else sizes > 0
         rank = _ranks(X)  # of every input, in an order that no other input changes
         for known, order in ((True, point), (False, rank[tasks.input])):
-            for size in np.unique(sizes[(on_points == known) & (sizes <= MAX_INPUTS_PER_CLIENT)]):
+            for size in np.unique(sizes[on_points == known]):
                 rows = tasks.start[:-1][(on_points == known) & (sizes == size), None] + np.arange(size)
+                if size > MAX_INPUTS_PER_CLIENT:
+                    long = [_is_computable(self.coordinates.shift(kernel), X[tasks.input[one]]) for one in rows]
+                    rows = rows[np.array(long, dtype=bool)]
                 rows = np.take_along_axis(rows, np.argsort(order[rows], axis=1), axis=1)
                 examples = tasks.y[rows] - self.center, tasks.noise[rows]
                 if known:
@@ -165,10 +172,12 @@ class Clip:
 
     def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Integers:
         """The sum of clients of one size, whose inputs are the public points with numbers ``h`` (m, ℓ)."""
-        shift, K = self.coordinates.shift(kernel), self._gram_of_points(kernel)
+        shift, K, points = self.coordinates.shift(kernel), self._gram_of_points(kernel), self.coordinates.points
 
         def clients(h: Index, y: Array, noise: Array) -> Integers:
-            return self.to_integers(self.coordinates.F[h], shift.covariance(blocks(K, h), noise), y)
+            if h.shape[1] > MAX_INPUTS_PER_CLIENT:
+                return self.to_integers(self.coordinates.F[h], *shift.inverse(points[h], noise), y)
+            return self.to_integers(self.coordinates.F[h], *inverse(shift.covariance(blocks(K, h), noise)), y)
 
         return self._sum_of_blocks(clients, h, y, noise)
 
@@ -178,8 +187,10 @@ class Clip:
 
         def clients(h: Index, y: Array, noise: Array) -> Integers:
             columns = basis.columns(X[h])
-            V = shift.covariance(shift.gram(X[h], E=columns[..., : basis.rank]), noise)
-            return self.to_integers(columns @ self.coordinates.T, V, y)
+            E, F = columns[..., : basis.rank], columns @ self.coordinates.T
+            if h.shape[1] > MAX_INPUTS_PER_CLIENT:
+                return self.to_integers(F, *shift.inverse(X[h], noise, E), y)
+            return self.to_integers(F, *inverse(shift.covariance(shift.gram(X[h], E=E), noise)), y)
 
         return self._sum_of_blocks(clients, h, y, noise)
 
@@ -213,20 +224,18 @@ class Clip:
     def _gram_of_model(self) -> Array:
         return self.coordinates.shift(self.coordinates.model.individual).gram(self.coordinates.points)
 
-    # --- formula 3: from F, V = (Rʲ)⁻¹ and y to the vector, and back ---
+    # --- formula 3: from F, Rʲ and y to the vector, and back ---
 
-    def to_integers(self, F: Array, V: Array, y: Array) -> Integers:
+    def to_integers(self, F: Array, R: Inverse, log_det: Array, y: Array) -> Integers:
         """The vectors of a stack of clients, a row for each: v = (svec(Λʲ)/C_Λ, ηʲ/C_η), clipped, times 2²⁰, truncated.
 
-        The norm of a row is at most 2²⁰, whatever the client sent.
+        The norm of a row is at most 2²⁰, whatever the client sent. A client whose ``log_det`` is not finite has no Rʲ.
         """
         with np.errstate(all="ignore"):  # numbers that are not finite add nothing; every thread has a state of its own
-            R, log_det = inverse(V)
-            R = np.where(np.isfinite(log_det)[:, None, None], R, np.nan)
             Lambda, eta = F.swapaxes(1, 2) @ (R @ F), F.swapaxes(1, 2) @ (R @ y[:, :, None])
             # η times 1/C_η: division would round differently from the noisy sums that studies have stored.
             v = np.concatenate([svec(Lambda, unit=self.C_Lambda), eta[:, :, 0] * (1 / self.C_eta)], axis=1)
-            norm = np.sqrt(np.einsum("ij,ij->i", v, v))
+            norm = np.where(np.isfinite(log_det), np.sqrt(np.einsum("ij,ij->i", v, v)), np.nan)
             v *= (UNIT * ROUNDING_MARGIN / np.maximum(1.0, norm))[:, None]  # formula 3, the clip
             v[~np.isfinite(norm)] = 0.0
             integers = v.astype(np.int64)  # towards zero
@@ -237,6 +246,11 @@ class Clip:
         """Λ and η of a sum of vectors, in units of one client."""
         k = len(self.mean_Lambda)
         return smat(v[:-k], unit=self.C_Lambda), v[-k:] / (1 / self.C_eta)
+
+
+def _is_computable(shift: Shift, X: Array) -> bool:
+    """Whether a client with these inputs has not too many, or a shift of few features."""
+    return len(X) <= MAX_INPUTS_PER_CLIENT or shift.at(X).rank(X) is not None
 
 
 def _ranks(X: Array) -> Index:

@@ -14,7 +14,7 @@ import numpy as np
 
 from motet.arrays import Array, slices
 from motet.learning.engine import Engine
-from motet.linalg import blas_limit
+from motet.linalg import blas_limit, inverse
 from motet.model.gram import gram
 from motet.model.tasks import Task, blocks
 from motet.privacy.clipping import Clip
@@ -104,7 +104,7 @@ class SimulatedStudy:
             for part in slices(len(those), CLIENTS_PER_SUM):
                 inputs = h[those[part], :count]
                 V = world.shift.covariance(blocks(world.K, inputs), np.ones(inputs.shape))
-                total += clip.to_integers(world.columns[inputs], V, y[those[part], :count]).sum(axis=0)
+                total += clip.to_integers(world.columns[inputs], *inverse(V), y[those[part], :count]).sum(axis=0)
         return total
 
     def average_error(self, release: Disclosed) -> float:

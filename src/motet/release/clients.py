@@ -16,11 +16,11 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import NUMBERS_PER_PART, Array, Index, match, slices
-from motet.linalg import blas_limit
-from motet.model.tasks import Task, inverse_covariance
+from motet.linalg import LowRankInverse, blas_limit
+from motet.model.tasks import Inverse, Task, inverse_covariance
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed, Estimate
-from motet.release.estimates import task_coefficients, task_mean, task_variance
+from motet.release.estimates import feature_mean, feature_variance, task_coefficients, task_mean, task_variance
 from motet.release.posterior import condition, spread
 
 INPUTS_PER_GROUP = 8000  # evaluated together, to bound memory
@@ -136,15 +136,24 @@ def _predict(release: Disclosed, requests: Sequence[Request], o: Points, x: Poin
     """
     kernel, tasks = requests[0].kernel(release), [request.task for request in requests]
     y, noise = np.array([task.y for task in tasks]), np.array([task.noise for task in tasks])
-    shift = release.client_shift(kernel)
-    covariance = shift.covariance(shift.gram(o.X, E=o.E), noise)
-    R = inverse_covariance(covariance, kernel)
+    shift = release.client_shift(kernel).at(o.X)
     zeta, gain = np.zeros((len(tasks), o.V.shape[-1])), None
+    columns = np.concatenate([o.V, (y - o.mean)[..., None]], axis=-1)
+    covariance, columns = shift.observation(o.X, noise, columns, o.E)
+    if shift.rank(o.X) is None:
+        R: Inverse = inverse_covariance(covariance, kernel)
+    else:
+        R, _ = shift.inverse(o.X, noise, o.E)
     if y.size and not requests[0].is_released:
-        zeta, gain = condition(o.V, covariance, y - o.mean)
-    a = task_coefficients(R, y, o.mean + (o.V @ zeta[..., None])[..., 0])
+        zeta, gain = condition(columns[..., :-1], covariance, columns[..., -1])
+    own_average, average = o.mean + (o.V @ zeta[..., None])[..., 0], x.mean + zeta @ x.V.T
+    unshared = shift.variance(x.X, x.missed)
+    if isinstance(R, LowRankInverse):
+        u = shift.features(np.broadcast_to(x.X, (len(tasks), *x.X.shape)), o.X)
+        variance = feature_variance(partial(spread, gain=gain), x.V, o.V, u, R, unshared)
+        return feature_mean(average, u, R, y, own_average), variance
+    a = task_coefficients(R, y, own_average)
     own, E = (rows.reshape(y.size, rows.shape[-1]) for rows in (o.X, o.E))  # of all clients, for one evaluation
     k = shift.gram(x.X, own, E=x.E, D=E).reshape(len(x.X), *y.shape).swapaxes(0, 1)
-    unshared = shift.variance(x.X, x.missed)
     variance = task_variance(partial(spread, gain=gain), x.V, o.V, k, R, unshared)
-    return task_mean(x.mean + zeta @ x.V.T, k, a), variance
+    return task_mean(average, k, a), variance

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,9 +23,9 @@ from motet.kernels import check_dimension
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import Shift, Task, inverse_covariance
+from motet.model.tasks import Inverse, Shift, Task
 from motet.release.coefficients import Coefficients
-from motet.release.estimates import task_coefficients, task_mean, task_variance
+from motet.release.estimates import feature_variance, task_coefficients, task_mean, task_variance
 from motet.release.file import checksum, pack, unpack
 from motet.release.posterior import Factor, Posterior
 
@@ -269,12 +269,8 @@ class Estimate:
         return self.release.basis.columns(self.task.X)
 
     @cached_property
-    def _covariance(self) -> Array:
-        return self.task.covariance(self._shift)
-
-    @cached_property
-    def _R(self) -> Array:
-        return inverse_covariance(self._covariance[None], self.kernel)[0]
+    def _R(self) -> Inverse:
+        return self.task.inverse(self._shift)
 
     @property
     def _adds(self) -> bool:
@@ -298,7 +294,9 @@ class Estimate:
         if self._released is None:
             return release.posterior
         if self._adds:
-            return release.posterior.observed(self._F, self._covariance, task.y)
+            columns = np.column_stack([self._F, task.y])
+            covariance, columns = self._shift.observation(task.X, task.noise, columns)
+            return release.posterior.observed(columns[:, :-1], covariance, columns[:, -1])
         Lambda, eta, gradient = release.Lambda.copy(), release.eta.copy(), np.zeros(len(release.eta))
         parts = (self._released, -1.0, self._released.inverse(self._shift)), (task, 1.0, self._R)
         for part, sign, R in parts:
@@ -318,14 +316,18 @@ class Estimate:
         """The function at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.release.rows(X)
         F = self.release.basis.columns(X)
-        rank = self.release.basis.rank
-        D = None if self._shift.basis is None else self._F[:, :rank]
-        k = self._shift.gram(X, self.task.X, E=F[:, :rank], D=D)
-        mean = task_mean(F @ self._theta, k, self.a)
+        shift, own, rank = self._shift.at(self.task.X), self.task.X, self.release.basis.rank
+        if by_features := shift.rank(own) is not None:
+            k, a = shift.features(X, own), shift.features(own).T @ self.a
+        else:
+            D = None if shift.basis is None else self._F[:, :rank]
+            k, a = shift.gram(X, own, E=F[:, :rank], D=D), self.a
+        mean = task_mean(F @ self._theta, k, a)
         if not return_std:
             return mean
-        unshared = self._shift.variance(X, self.release.missed_variance(X, F))
-        variance = task_variance(self._posterior.variance, F, self._F, k, self._R, unshared)
+        unshared = shift.variance(X, self.release.missed_variance(X, F))
+        formula: Callable[..., Array] = feature_variance if by_features else task_variance
+        variance = formula(self._posterior.variance, F, self._F, k, self._R, unshared)
         return mean, self.release.std(variance, observation)
 
     def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:

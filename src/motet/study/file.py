@@ -19,7 +19,6 @@ from pydantic.fields import FieldInfo
 
 from motet.errors import InvalidStudy, MotetError
 from motet.model.basis import BASES
-from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import (
     MAX_BASIS_POINTS,
     OTHER_COLUMNS,
@@ -213,12 +212,6 @@ def _check_private(release: Release, limits: Limits) -> None:
     if limits.y is None:
         raise InvalidStudy(
             f"missing; expected {expected(Limits, 'y')}: a private study needs public limits", where="limits.y"
-        )
-    if limits.examples_per_client > MAX_INPUTS_PER_CLIENT:
-        raise InvalidStudy(
-            f"expected at most {MAX_INPUTS_PER_CLIENT} in a private study, in which a client with more adds nothing, "
-            f"got {limits.examples_per_client}",
-            where="limits.examples_per_client",
         )
 
 

@@ -227,7 +227,7 @@ class Limits(Section):
     noise: Annotated[Pair, AfterValidator(_positive)] = Field(
         default=(0.01, 100.0), description="[lowest, highest], two numbers above 0"
     )
-    examples_per_client: int = Field(default=500, ge=1, le=20_000, description="a whole number from 1 to 20000")
+    examples_per_client: int = Field(default=500, ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
 
 
 class Release(Section):

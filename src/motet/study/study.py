@@ -17,11 +17,14 @@ import numpy as np
 
 from motet.arrays import Array
 from motet.errors import InvalidModel, InvalidStudy
+from motet.learning.engine import MAX_MATRIX_ROWS
 from motet.model.basis import BASES, BasisSpec, Bias
 from motet.model.catalogue import Catalogue
 from motet.model.columns import Columns
+from motet.model.features import has_few_features
 from motet.model.model import Model
 from motet.model.spec import from_spec
+from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
@@ -70,6 +73,7 @@ class Study:
                 table=file.table,
                 store_url=store_url(file.store.url or f"sqlite:///{path.stem}.db", path.parent),
             )
+            study._check_length()
             if study.private:
                 study._check_private()
         return study
@@ -89,6 +93,19 @@ class Study:
         largest, columns = largest_input(self.model, self.dimension, self.limits.noise[0]), self.model.columns
         computable = (-largest, largest)
         return (computable,) * self.dimension if columns is None else columns.bounds_or(computable)
+
+    def _check_length(self) -> None:
+        """A client may have any number of examples if its shift has few features and the basis is fixed."""
+        most, sent = MAX_INPUTS_PER_CLIENT if self.private else MAX_MATRIX_ROWS, self.limits.examples_per_client
+        is_fixed = self.model.common is None or self.model.basis is not None
+        if sent <= most or (is_fixed and has_few_features(self.model.individual, self.dimension)):
+            return
+        study = "a private study, in which a client with more adds nothing" if self.private else "this study"
+        raise InvalidStudy(
+            f"expected at most {most} in {study}, got {sent}; more need a shift of few features (dot_product, linear, "
+            "constant, power) and a fixed basis",
+            where="limits.examples_per_client",
+        )
 
     # --- private releases ---
 
