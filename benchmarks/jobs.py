@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +28,7 @@ from motet.music.reproduce import Reproduction, run
 from motet.music.simulation import artists, simulate
 from motet.privacy import Ledger, Mechanism, release
 
-COMMON, INDIVIDUAL = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)  # the article's music study
+COMMON, INDIVIDUAL = ConstantKernel(math.e) * RBF(1.0), DotProduct(0.0)  # the article's music study
 ALPHA, LAM = 0.0714, 3.16e-4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 import runpy
 from collections.abc import Iterator
@@ -125,7 +126,7 @@ def ratings() -> None:
             item = np.concatenate([picks.choice(60, size=count, replace=False) for _ in range(400)])
             user = np.repeat(np.arange(400), count)
             y = truth[user, item] + 0.1 * picks.normal(size=len(user))
-            kernels = ConstantKernel(float(np.e)) * RBF(1.0), DotProduct(0.0)
+            kernels = ConstantKernel(math.e) * RBF(1.0), DotProduct(0.0)
             reg = MixedEffectRegressor(*kernels, alpha=alpha, lam=0.02, bias="constant", optimizer=None)
             reg.fit(songs[item], y, task=user)
             found = reg.predict(np.tile(songs, (400, 1)), task=np.repeat(np.arange(400), 60)).reshape(400, 60)

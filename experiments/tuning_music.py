@@ -8,6 +8,7 @@ half of TUNING.md.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from motet.music.reproduce import ALPHAS, LAMS
 from motet.music.simulation import INDIVIDUAL, Listeners, simulate
 
 PILOTS, GOAL = 200, 1.02
-SHAPE = ConstantKernel(float(np.e), "fixed") * RBF(1.0, "fixed")  # the article's, of which only the size is searched
+SHAPE = ConstantKernel(math.e, "fixed") * RBF(1.0, "fixed")  # the article's, of which only the size is searched
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ magnitude, singular kernels, kernels of single tasks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from motet import Engine, Model
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear, Matern, On, RationalQuadratic
 from tests.oracles import Array, Problem
 
-E = float(np.e)
+E = math.e
 
 
 @dataclass

@@ -3,6 +3,7 @@
 Each client is one learning task with a few examples; its function is the average of all clients plus its own shift.
 
     MixedEffectRegressor   fit and predict on tables, as in scikit-learn
+    fit_table   the same of a file or folder that does not fit into memory
     Model       what is learned: two kernels, their shares α and 1−α, the noise λ, a bias, a basis
     Catalogue   a public list of named inputs, if the model has one
     Engine      learns examples of many tasks in any order, forgets exactly, and discloses their sum
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from motet.learning.engine import Engine
     from motet.learning.moments import Moments
     from motet.learning.regressor import MixedEffectRegressor, tune
+    from motet.learning.table_fit import TableFit, fit_table
     from motet.model.basis import Eigen, Features, Landmarks
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
@@ -48,7 +50,9 @@ __all__ = [
     "Model",
     "Moments",
     "MotetError",
+    "TableFit",
     "compare",
+    "fit_table",
     "tune",
 ]
 
@@ -66,7 +70,9 @@ _HOME = {
     "Model": "model.model",
     "Moments": "learning.moments",
     "MotetError": "errors",
+    "TableFit": "learning.table_fit",
     "compare": "learning.comparison",
+    "fit_table": "learning.table_fit",
     "tune": "learning.regressor",
 }
 

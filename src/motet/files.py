@@ -26,6 +26,7 @@ from motet.text import suggestion
 
 PARQUET = (".parquet", ".pq")
 SEPARATORS = ",;\t"
+FORMAT_BYTES = 2**16  # by which the format of a large CSV is known
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
 MISSING = ("", "na", "n/a", "nan", "null", "<na>")  # words for a missing value
@@ -198,6 +199,30 @@ def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
             mismatch = f"expected {len(header)} cells, as the header has, got {len(row)}"
             raise InvalidData(f"{path.name}, row {number}: {mismatch}; cells with {name} need quotation marks")
     return header, filled
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV is written, by its first rows."""
+
+    columns: list[str]
+    separator: str
+    decimal: str  # the mark in 3.5
+    encoding: str
+
+
+def csv_format(path: Path) -> CsvFormat:
+    """Of a file that is too large to hold."""
+    with path.open("rb") as file:
+        start = file.read(FORMAT_BYTES)
+    is_utf16 = start.startswith(UTF16_MARKS)
+    text = start.decode("utf-16" if is_utf16 else "utf-8-sig", errors="replace")
+    separator = _separator(text)
+    rows = list(csv.reader(io.StringIO(text.rpartition("\n")[0] or text, newline=""), delimiter=separator))
+    cells = [cell for row in rows[1:] for cell in row] if separator == ";" else []
+    commas = any(map(COMMA_NUMBER.fullmatch, cells)) and not any(map(POINT_NUMBER.fullmatch, cells))
+    columns = [cell.strip() for cell in rows[0]] if rows else []
+    return CsvFormat(columns, separator, "," if commas else ".", "utf-16" if is_utf16 else "utf-8")
 
 
 def _separator(text: str) -> str:

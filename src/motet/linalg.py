@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator
+from contextvars import ContextVar
 from functools import lru_cache
 from threading import Lock
 from typing import Any, TypeAlias
@@ -389,12 +390,28 @@ def _stack_diagonal(A: Array) -> Array:
 def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
     """Call ``work`` on slices of ``step`` of the numbers below ``m``, in threads: numpy releases the interpreter."""
     parts = slices(m, step)
-    if len(parts) < 2:
+    if len(parts) < 2 or _on_one_core.get():
         for part in parts:
             work(part)
         return
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(work, parts))
+
+
+_on_one_core: ContextVar[bool] = ContextVar("on_one_core", default=False)
+
+
+class OneCore:
+    """``with one_core:`` work is not divided, because other processes have the other cores."""
+
+    def __enter__(self) -> None:
+        _on_one_core.set(True)
+
+    def __exit__(self, *_: object) -> None:
+        _on_one_core.set(False)
+
+
+one_core = OneCore()
 
 
 SetThreads: TypeAlias = Callable[[int], object]

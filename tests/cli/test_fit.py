@@ -76,16 +76,17 @@ def test_a_release_predicts_for_a_task_that_was_never_seen(visits: Path, tmp_pat
     assert again["out"] == str(out)
 
 
-def test_rows_with_missing_values_are_announced_and_noise_is_read(visits: Path, tmp_path: Path) -> None:
+def test_rows_with_missing_values_are_refused_or_counted_and_noise_is_read(visits: Path, tmp_path: Path) -> None:
     lines = visits.read_text(encoding="utf-8").splitlines()
     lines[1], lines[2], lines[3] = "s0,,200,7", "s0,1,NA,8", "s0,2,200,"
     noisy = [f"{line},{'noise' if k == 0 else 1 + k % 2}" for k, line in enumerate(lines)]
     path = table(tmp_path / "gaps.csv", "\n".join(noisy) + "\n")
-    ended = run("tune", path, *LINEAR)
+    refused(run("tune", path, *LINEAR), "gaps.csv, row 2, column weeks: expected a value, got nothing; --skip-missing")
+    ended = run("tune", path, *LINEAR, "--skip-missing")
     assert ended.code == 0
-    assert ended.err == "motet: 3 of 48 rows have missing values and are left out: 1 in weeks, 1 in dose, 1 in y\n"
+    assert ended.err == "motet: 3 of 48 rows left out: a value is missing\n"
     assert "45 rows of 12 tasks; inputs: weeks, dose" in ended.out  # and the noise is none of them
-    data = json.loads(good(run("tune", path, *LINEAR, "--json")))
+    data = json.loads(good(run("tune", path, *LINEAR, "--skip-missing", "--json")))
     assert data["rows_left_out"] == 3
 
 
@@ -107,12 +108,12 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
         ("which is the column of outputs: leave it out", ["tune", visits, "--task", "subject", "--inputs", "weeks,y"]),
         ("the same column, 'y'", ["tune", visits, "--task", "y"]),
         (
-            f"{drug_at}: expected a number, got 'aspirin'; encode it, or leave it out: --inputs weeks",
+            f"{drug_at}: expected a number, got 'aspirin'; encode it, or leave it out",
             ["tune", drugs, "--task", "subject"],
         ),
         ("unknown kernel 'rbff': known are rbf,", ["tune", visits, *LINEAR, "--individual", "rbff"]),
         ("2 rows of 2 tasks are too few, or too alike", ["fit", few, "--out", tmp_path / "few.safetensors"]),
-        ("every row has a missing value: 1 in x, 1 in y", ["tune", empty]),
+        ("nothing to learn: expected at least one complete row", ["tune", empty, "--skip-missing"]),
         ("noise.csv, row 3, column noise: expected a variance above 0", ["tune", wrong]),
         ("cannot read", ["tune", tmp_path / "nothing.csv"]),
     )
@@ -128,6 +129,25 @@ def test_parquet(visits: Path, tmp_path: Path) -> None:
     frame.loc[0, "weeks"] = np.nan
     frame.to_parquet(tmp_path / "visits.parquet")
     options = ["--task", "subject", "--inputs", "weeks", "--common", "none", "--individual", "linear", "--json"]
+    options.append("--skip-missing")
     data = json.loads(good(run("tune", tmp_path / "visits.parquet", *options)))
     assert (data["rows"], data["rows_left_out"]) == (47, 1)
     assert [one["component"] for one in data["components"]] == ["shift: intercept and slopes", "noise"]
+
+
+def test_a_large_table_goes_through_settings_predictions_and_coefficients(visits: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    settings = table(tmp_path / "settings.json", good(run("tune", visits, *LINEAR, "--inputs", "weeks", "--json")))
+    written = [tmp_path / name for name in ("m.safetensors", "p.parquet", "c.parquet")]
+    outputs = ["--out", written[0], "--predictions", written[1], "--coefficients", written[2]]
+    options = ["--task", "subject", "--inputs", "weeks", "--settings", settings]
+    data = json.loads(good(run("fit", visits, *options, *outputs, "--json")))
+    told = json.loads(settings.read_text(encoding="utf-8"))
+    assert data["log_evidence"] == pytest.approx(told["log_evidence"], rel=1e-6)
+    assert (data["rows"], data["tasks"], data["shuffled"]) == (48, 12, False)
+    assert parquet.read_table(written[1]).column_names == ["subject", "weeks", "mean", "std"]
+    assert parquet.read_table(written[2]).num_rows == 48
+    again = [*options[:-1], written[0], "--out", tmp_path / "again.safetensors"]
+    assert "Log evidence of all rows" in good(run("fit", visits, *again))
+    refused(run("fit", visits, *options, *outputs), "already exists")
+    refused(run("fit", visits, *options[:-1], visits, "--out", tmp_path / "x"), "not a release")

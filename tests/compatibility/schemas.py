@@ -61,7 +61,7 @@ def live(study: LocalStudy) -> None:
     """Releases, and everything that a client can do between them."""
     study.release()
     with study.store.snapshot() as connection:
-        ids = dict(connection.exec_driver_sql("SELECT name, id FROM clients").fetchall())  # type: ignore[arg-type]
+        ids: dict[str, str] = dict(map(tuple, connection.exec_driver_sql("SELECT name, id FROM clients")))
     study.do(replace, ids["ann"], Example("0", bytes(8), 2.5, 0.5))
     study.do(remove, ids["bob"], "1")
     study.do(forget, ids["cleo"])

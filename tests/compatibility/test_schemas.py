@@ -98,6 +98,21 @@ def test_a_schema_that_is_not_known_is_refused_and_left_alone(number: object, tm
     assert version(path) == str(number)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE settings SET value = x'00'", "UPDATE ledger SET scale = x''", "UPDATE releases SET made = 'x'"],
+)
+def test_rows_of_another_type_are_refused_in_one_line(statement: str, tmp_path: Path) -> None:
+    path = build(1, tmp_path)
+    with closing(sqlite3.connect(path.with_suffix(".db"))) as database:
+        database.execute("INSERT INTO ledger VALUES (1, 1.0)")
+        database.execute(statement)
+        database.commit()
+    with pytest.raises(InvalidStore) as refused:
+        Store(Study.load(path).store_url)
+    assert "\n" not in str(refused.value)
+
+
 def test_tables_that_never_were_a_version_are_refused_in_one_line(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "study.db")) as database:
         database.executescript(UNFINISHED)

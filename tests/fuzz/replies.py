@@ -46,6 +46,13 @@ HEADERS: list[dict[str, str]] = [
     {"Retry-After": "-1"}, {"ETag": '"1"'}, {"ETag": "\x7f"}, {"Location": "/"}, {"Location": "http://[::1"},
     {"Content-Encoding": "gzip"}, {"Content-Encoding": "identity, x"},
 ]  # fmt: skip
+
+
+def _use_releases(client: Client) -> None:
+    for release in islice(client.releases(), 2):
+        use(release)
+
+
 CALLS: dict[str, Callable[[Client], object]] = {
     "study": lambda client: Layout.of_study(client.study()),
     "disclosed": lambda client: use(client.disclosed()),
@@ -63,7 +70,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "release": Client.release_now,
     "history": Client.release_history,
     "refusals": Client.refusals,
-    "releases": lambda client: [use(one) for one in islice(client.releases(), 2)],
+    "releases": _use_releases,
 }
 EVENTS = b"event: release\ndata: 1\n\nevent: release\ndata: 2\n\n"
 
@@ -101,7 +108,7 @@ def replies(_: Path) -> Reader:
         | st.sampled_from([release, EVENTS, b"", b"{}"])
     )
     cases = st.tuples(st.sampled_from(sorted(CALLS)), st.sampled_from(STATUSES), st.sampled_from(HEADERS), bodies)
-    good = [
+    good: list[tuple[str, int, dict[str, str], bytes]] = [
         (name, 200, {}, to_json(fields | lists))
         for name in ("send", "enroll", "rotate", "release", "history", "refusals")
     ]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from motet import Engine, Landmarks
+from motet.arrays import Array
 from motet.errors import InvalidData, InvalidModel
 from motet.privacy.forecast import (
     ClippedPopulation,
@@ -22,7 +23,8 @@ from motet.privacy.forecast import (
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.privacy.population import Population
-from motet.privacy.simulation import SimulatedStudy
+from motet.privacy.simulation import SimulatedStudy, World
+from motet.privacy.truths import WEIGHT_SPREAD, Truths
 from tests.privacy.worlds import CATALOGUE, GRID, MODELS, POINTS, mechanism, music_model, rounded_gaussian
 
 BUDGET = Ledger(epsilon=1.0)
@@ -59,6 +61,55 @@ def test_the_clip_pulls_the_rest_of_a_client_towards_zero_as_steins_lemma_says()
     pull, rest, error = np.mean(pulls, axis=0), np.mean(rests, axis=0), np.std(rests, axis=0) / np.sqrt(60)
     assert np.abs(pull + rest).max() < 4 * error.max()
     assert np.linalg.norm(pull) > 20 * error.max()  # so there is something to see
+
+
+def test_rests_of_clipped_clients_fall_with_their_information() -> None:
+    """So sums of other clients scatter as forecast: those of cη less than if cΛθ and cρ had nothing to do with it."""
+    clip, rng = mechanism("landmarks").clip, np.random.default_rng(0)
+    sigma2, theta = clip.coordinates.sigma2, 2 * np.sqrt(clip.coordinates.sigma2 * clip.coordinates.prior_variance)
+
+    def draw(seed: int) -> tuple[Draw, Array, Array]:
+        population = Population.draw(clip.coordinates, 4, seed=seed)
+        n = np.sqrt(sigma2) * np.linalg.cholesky(population.V) @ rng.normal(size=(*population.V.shape[:2], 1))
+        rho = (population.FR @ n)[:, :, 0]
+        one = Draw.of(theta, clip, population.Lambda, rho)
+        return one, one.factor[:, None] * (population.Lambda @ theta), one.factor[:, None] * rho
+
+    (known, _, _), (_, signal, rest) = draw(0), draw(1)
+    total, apart = np.cov(signal + rest, rowvar=False), np.cov(signal, rowvar=False) + np.cov(rest, rowvar=False)
+    both = np.eye(len(theta)) + known.slope
+    forecast = both @ np.cov(signal, rowvar=False) @ both.T + known.spread
+    assert np.trace(forecast) == pytest.approx(np.trace(total), rel=0.05)
+    assert np.trace(total) < 0.9 * np.trace(apart)
+
+
+@pytest.mark.parametrize("name", ["landmarks", "bias alone", "eigen"])
+def test_truths_have_the_priors_moments_and_rare_ones_are_among_them(name: str) -> None:
+    clip = mechanism(name).clip
+    deviation = np.sqrt(clip.coordinates.sigma2 * clip.coordinates.prior_variance)
+    for even in (False, True):
+        truths = Truths.draw(clip, 4000, np.random.default_rng(0), even=even)
+        z, weights = truths.theta / deviation, truths.weights
+        assert np.mean(weights) == pytest.approx(1.0)
+        assert np.mean(weights**2) == pytest.approx(WEIGHT_SPREAD, rel=0.05)
+        assert np.average(z**2, axis=0, weights=weights) == pytest.approx(np.ones(len(deviation)), abs=0.08)
+        assert np.average(z**4, axis=0, weights=weights) == pytest.approx(np.full(len(deviation), 3.0), abs=0.6)
+        assert np.mean(weights < 0.5) > 0.1  # drawn more than twice as often as the prior does
+        assert weights[(z**2).sum(axis=1).argmax()] < 0.5
+
+
+@pytest.mark.parametrize("name", ["landmarks", "eigen", "bias alone"])
+def test_simulated_sums_are_those_of_an_engine(name: str) -> None:
+    model, points = MODELS[name], POINTS.get(name)
+    center = 2.0 if model.bias == "constant" else 0.0
+    public = Mechanism(model, examples=4, points=points, center=center)
+    study = SimulatedStudy(World(public.clip.coordinates, [1, 3, 4], points, center=center), 150, seed=5)
+    engine = Engine(model)
+    study.learn(engine, slice(20, 120))
+    difference = study.total(public.clip, slice(20, 120)) - public.clip.total(engine)
+    assert np.abs(difference).max() <= 2  # the last digit of a client may be rounded otherwise
+    later = study.total(public.clip, slice(20, 50)) + study.total(public.clip, slice(50, 120))
+    assert (later == study.total(public.clip, slice(20, 120))).all()
 
 
 def test_errors_fall_with_clients_and_with_epsilon() -> None:
@@ -114,7 +165,8 @@ def test_simulated_studies_are_as_good_as_forecast(name: str) -> None:
         ClippedPopulation(population, public.clip).forecast(300, BUDGET.scale),
         without_noise(population, 300),
     )
-    studies, found = [SimulatedStudy(public.clip.coordinates, 300, 4, points, seed=seed) for seed in range(6)], []
+    world, found = World(public.clip.coordinates, 4, points), []
+    studies = [SimulatedStudy(world, 300, seed=seed, others=60) for seed in range(20)]
     for study in studies:
         engine = Engine(MODELS[name])
         study.learn(engine, slice(None))

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import opendp.combinators
+import opendp.measurements  # noqa: F401  imported late otherwise, by each process
+
 import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
 from motet.server.connections import Listener, Server, bounded_config

@@ -135,6 +135,8 @@ class Leg:
             self.figures.kills["PostgreSQL"] += 1
             return
         victim = "publisher" if self._rng.uniform() < PUBLISHER_SHARE else "server"
+        if victim not in place.processes:  # it ended because its database was away: ``motet serve`` starts another one
+            place.start(victim)
         begun = time.monotonic()
         if self._rng.uniform() < POINT_SHARE:
             place.fall(victim, str(self._rng.choice(POINTS[victim])), int(self._rng.integers(1, ARRIVALS[victim])))

@@ -204,6 +204,17 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
         Pilot.read(table(tmp_path, visits(8)), ROLES)
 
 
+def test_a_table_without_numbers_among_its_inputs(tmp_path: Path) -> None:
+    frame = visits()[[ROLES.client, ROLES.target]].assign(kind=["u", "v", "w", "u", "v"] * 8)
+    assert Pilot.read(table(tmp_path, frame), ROLES).roles.inputs == ("kind",)
+
+
+def test_lists_in_the_cells_of_a_parquet_file_are_text(tmp_path: Path) -> None:
+    frame = visits().assign(pair=[[k % 3, 1] for k in range(40)])
+    frame.to_parquet(tmp_path / "visits.parquet")
+    assert "pair" in kinds_of(read(tmp_path / "visits.parquet"))
+
+
 def test_items_by_name_with_and_without_a_catalogue(tmp_path: Path) -> None:
     frame = visits().assign(film=[f"film {k % 7}" for k in range(40)])
     names = Pilot.read(table(tmp_path, frame), Roles(client="patient", target="glucose", name="film"))

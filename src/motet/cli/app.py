@@ -83,7 +83,11 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (migrate, "motet migrate study.toml postgresql+psycopg://motet@db.example.org/study"),
     (audit, "motet audit monday.safetensors http://127.0.0.1:8000"),
     (tune, "motet tune visits.csv\nmotet tune pupils.parquet --client school --target score --inputs age,hours"),
-    (fit, "motet fit visits.csv --out visits.safetensors"),
+    (
+        fit,
+        "motet fit visits.csv --out visits.safetensors\n"
+        "motet fit ratings.parquet --task user --target rating --inputs a,b,c --predictions fitted.parquet",
+    ),
     (evaluate, "motet evaluate study.toml pilot.csv --plot pilot.png\nmotet evaluate monday.safetensors visits.csv"),
     (reproduce, "motet reproduce --clients 600 --out report"),
 ]

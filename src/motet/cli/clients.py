@@ -74,7 +74,7 @@ def _show_enrolled(enrolled: list[Enrolled], out: Path | None, as_json: bool) ->
         fields = ("id", "name", "token") if out is None else ("id", "name")
         show({"clients": [{key: getattr(client, key) for key in fields} for client in enrolled]})
     elif out is None:
-        show_table({"client": "bold", "id": "", "token": ""}, [(c.name, c.id, c.token) for c in enrolled])  # nosec B105: a style
+        show_table({"client": "bold", "id": "", "token": ""}, [(c.name, c.id, c.token) for c in enrolled])  # nosec B105  # a style
         show("These tokens are not shown again. Give each client its own; a client sets MOTET_TOKEN to it.")
     else:
         show(f"{count(len(enrolled), 'client')} enrolled; the tokens are in {out}, which only you can read.")

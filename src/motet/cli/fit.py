@@ -2,33 +2,67 @@
 
 from __future__ import annotations
 
+import json
 import math
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from motet.arrays import Array
-from motet.cli.terminal import AsJson, Force, show, show_table
-from motet.errors import InvalidData, NoEvidence
-from motet.files import Table, cell_number, check_new, is_missing, read
-from motet.text import count, first_few, suggestion
+from motet.cli.terminal import AsJson, Force, SkipMissing, note, progress_bar, show, show_table
+from motet.datasets import Dataset, unfinished
+from motet.errors import InvalidData, NoEvidence, NotAllowed
+from motet.files import check_new
+from motet.text import count, first_few
 
 if TYPE_CHECKING:
     from motet.learning.components import Component
     from motet.learning.regressor import MixedEffectRegressor
     from motet.learning.search import Step
+    from motet.learning.table_fit import TableFit
+    from motet.learning.tuning import Tuning
+    from motet.model.model import Model
+    from motet.release.disclosed import Disclosed
 
 TASK = "client"
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A table: rows of many tasks.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A table, rows of many tasks: CSV or Parquet, or a folder of such files.")
+]
+Data = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="A table, CSV or Parquet, or a folder of such files; or a study's TOML file."),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        help="The address of a Dask scheduler; local for a cluster of this machine's cores.", metavar="ADDRESS"
+    ),
+]
+Settings = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings", help="Keep these settings: a release, or what motet tune --json printed.", metavar="FILE"
+    ),
+]
+TuningRows = Annotated[int, typer.Option(help="Tune on about so many rows, of some tasks.", min=1, metavar="ROWS")]
 TaskColumn = Annotated[
     str, typer.Option("--client", "--task", help="The column of each row's client, or task.", metavar="COLUMN")
 ]
@@ -57,189 +91,278 @@ def tune(
     method: Criterion = "REML",
     common: AverageKernel = "auto",
     individual: ShiftKernel = "auto",
+    skip_missing: SkipMissing = False,
+    dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the settings that make a table of many tasks likeliest: how large and how smooth the average and the shifts
     of tasks are, and how large the noise. The gain of a component is the log evidence that it adds over leaving it out.
 
-    Rows with a missing value are left out, and counted on standard error. A column noise holds each row's variance, in
-    units of the noise's. With --json the object has a model, in the form that a study file takes.
+    A column noise holds each row's variance, in units of the noise's. With --dask the rows stay in the workers' memory,
+    and each step of the search is one pass over them. With --json the object has a model, in the form that a study file
+    takes.
     """
-    examples = _read(file, task, target, inputs)
-    reg = _tuned(examples, method, common, individual)
+    from motet.learning.job import READING
+    from motet.learning.survey import Survey
+    from motet.learning.table_fit import fields_of, tuned
+
+    dataset = Dataset.open(file)
+    fields = fields_of(dataset, task, target, _listed(inputs))
+    reg = _regressor(method, common, individual)
+    with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
+        if dask is None:
+            survey = Survey.of(
+                dataset, fields, limit=sys.maxsize, skip_missing=skip_missing, advance=partial(report, READING)
+            )
+            _, tuning, rows = tuned(survey, reg, report=report_step)
+            counts = len(rows.y), len(rows.labels), survey.left_out
+        else:
+            from motet.learning.cluster_tuning import tune_on_cluster
+
+            tuning, counts = tune_on_cluster(dataset, fields, reg, dask, skip_missing=skip_missing, report=report_step)
+    found = _found(file.name, fields.inputs, counts, _settled(tuning, *counts[:2]))
+    _announce(found, as_json)
     if as_json:
-        show(_described(examples, reg))
+        show(found.described())
     else:
-        _show(examples, reg)
+        _show(found)
 
 
 def fit(
-    file: File,
+    file: Data,
     out: Annotated[Path, typer.Option(help="The release's file to write.")] = Path("model.safetensors"),
     force: Force = False,
     task: TaskColumn = TASK,
     target: TargetColumn = "y",
     inputs: InputColumns = None,
+    settings: Settings = None,
     method: Criterion = "REML",
     common: AverageKernel = "auto",
     individual: ShiftKernel = "auto",
+    tuning_rows: TuningRows = 20_000,
+    landmarks: Annotated[int, typer.Option(help="So many, if the different inputs are more than 1,500.", min=1)] = 200,
+    predictions: Annotated[
+        Path | None, typer.Option(help="A Parquet file to write: mean and standard deviation at every row.")
+    ] = None,
+    coefficients: Annotated[
+        Path | None, typer.Option(help="A Parquet file to write: every task's coefficients at its inputs.")
+    ] = None,
+    skip_missing: SkipMissing = False,
+    dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tune, as motet tune does, and write a release: from it and rows of its own anybody can predict a task, with motet
+    """Fit a table of any length and write a release: from it and rows of its own anybody can predict a task, with motet
     predict --release.
 
-    The file holds sums over all tasks and no rows, without noise added: whoever has two such files can compute the rows
-    in between.
+    Settings are those of --settings, or are tuned, as motet tune does, on some of the tasks. The table is read in
+    batches: once, if rows of a task lie together; otherwise Dask brings them together on disk. With a study's file the
+    examples are those of its database, and so are the settings.
+
+    The release holds sums over all tasks and no rows, without noise added: whoever has two such files can compute the
+    rows in between.
     """
     check_new(out, force=force)
-    examples = _read(file, task, target, inputs)
-    reg = _tuned(examples, method, common, individual)
-    reg.disclosed_.save(out)
+    from motet.learning.table_fit import fields_of, fit_table
+
+    if file.suffix.lower() == ".toml":
+        found, release = _fit_study(file)
+    else:
+        model = None if settings is None else _settings(settings)
+        dataset = Dataset.open(file)
+        with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
+            done = fit_table(
+                dataset,
+                task=task,
+                target=target,
+                inputs=_listed(inputs),
+                model=model,
+                regressor=_regressor(method, common, individual),
+                landmarks=landmarks,
+                tuning_rows=tuning_rows,
+                predictions=predictions,
+                coefficients=coefficients,
+                skip_missing=skip_missing,
+                dask=dask,
+                force=force,
+                report=report,
+                report_step=report_step,
+            )
+        counts = done.rows, done.tasks, done.left_out
+        numbers = done.release.model, done.release.sigma2 or math.nan, done.evidence.log_evidence
+        columns = fields_of(dataset, task, target, _listed(inputs)).inputs
+        tuning = _settled(done.tuning, *counts[:2]) if model is None else None
+        found, release = Found(file.name, columns, *counts, tuning, *numbers, done), done.release
+    with unfinished(out) as scratch:
+        release.save(scratch)
+    _announce(found, as_json)
+    written = {"out": out, "predictions": predictions, "coefficients": coefficients}
     if as_json:
-        show({**_described(examples, reg), "out": str(out)})
+        show(found.described() | {name: str(path) for name, path in written.items() if path is not None})
         return
-    _show(examples, reg)
+    _show(found)
     size = math.ceil(out.stat().st_size / 1000)
     show(f"The release is in {out}, {size} kB: motet predict INPUTS --own EXAMPLES --release {out}")
 
 
-# --- the table ---
+# --- the table and the settings ---
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """The complete rows of a table."""
-
-    table: Table
-    task: list[str]
-    columns: list[str]  # of the inputs
-    X: Array
-    y: Array
-    noise: Array
-    left_out: int
+def _listed(inputs: str | None) -> list[str] | None:
+    return None if inputs is None else [column.strip() for column in inputs.split(",") if column.strip()]
 
 
-def _read(path: Path, task: str, target: str, inputs: str | None) -> Examples:
-    """The rows without missing values, which are announced."""
-    table = read(path)
-    for column, option in ((task, "--client"), (target, "--target")):
-        require_column(table, column, option)
-    if task == target:
-        raise InvalidData(f"--client and --target are the same column, {task!r}: name two")
-    columns = _input_columns(table, task, target, inputs)
-    cells = np.array([_numbers(table, column, columns) for column in [*columns, target]]).T
-    noise = np.array(table.floats("noise", default=1.0) if "noise" not in columns else [1.0] * len(cells))
-    if (noise <= 0).any():
-        raise table.refusal(int(np.argmax(noise <= 0)), "noise", "expected a variance above 0")
-    from motet.learning.frames import complete_rows  # here, so that a wrong table is refused at once
-
-    complete = complete_rows(np.isnan(cells), [*columns, target], f"{table.file}: every row has a missing value")
-    labels, (*X, y) = table.only(complete.tolist()).texts(task), cells[complete].T
-    return Examples(table, labels, columns, np.column_stack(X), y, noise[complete], len(cells) - len(complete))
-
-
-def _input_columns(table: Table, task: str, target: str, inputs: str | None) -> list[str]:
-    if inputs is None:
-        columns = [column for column in table.columns if column not in (task, target, "id", "noise")]
-    else:
-        columns = [column.strip() for column in inputs.split(",") if column.strip()]
-    for column in columns:
-        require_column(table, column, "--inputs")
-        if column in (task, target) or columns.count(column) > 1:
-            raise InvalidData(f"--inputs has {column!r}, which is {_role(column, task, target)}: leave it out")
-    if not columns:
-        raise InvalidData(f"{table.file}: expected columns of inputs beside {task} and {target}, got none")
-    return columns
-
-
-def _role(column: str, task: str, target: str) -> str:
-    return "the column of tasks" if column == task else "the column of outputs" if column == target else "there twice"
-
-
-def require_column(table: Table, column: str, option: str) -> None:
-    if column not in table.columns:
-        got = first_few(table.columns)
-        hint = suggestion(column, table.columns) or f"; name another, {option} COLUMN"
-        raise InvalidData(f"{table.file}: no column {column!r}; got {got}{hint}")
-
-
-def _numbers(table: Table, column: str, inputs: list[str]) -> list[float]:
-    """A column of numbers, NaN where one is missing; a text is refused, with the way to leave it out."""
-    numbers = []
-    for k, cell in enumerate(table.cells(column)):
-        number = math.nan if is_missing(cell) else cell_number(cell)
-        if number is None:
-            others = ",".join(other for other in inputs if other != column)
-            hint = f"encode it, or leave it out: --inputs {others}" if column in inputs and others else "encode it"
-            raise table.refusal(k, column, f"expected a number, got {cell!r:.60}; {hint}")
-        numbers.append(number)
-    return numbers
-
-
-# --- the search ---
-
-
-def _tuned(examples: Examples, method: Literal["REML", "ML"], common: str, individual: str) -> MixedEffectRegressor:
+def _regressor(method: Literal["REML", "ML"], common: str, individual: str) -> MixedEffectRegressor:
     from motet.learning.regressor import MixedEffectRegressor
-    from motet.learning.regressor import tune as tune_regressor
 
-    reg = MixedEffectRegressor(None if common == "none" else common, individual, method=method)
-    with steps_shown(Console(stderr=True)) as report, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tuned = tune_regressor(reg, examples.X, examples.y, examples.task, 1.0 / examples.noise, report=report)
-    if tuned.tuning_ is None:
-        rows, tasks = count(len(examples.y), "row"), count(len(set(examples.task)), "task")
-        raise NoEvidence(f"{rows} of {tasks} are too few, or too alike, to choose settings by: add rows")
-    return tuned
+    return MixedEffectRegressor(None if common == "none" else common, individual, method=method)
+
+
+def _settings(path: Path) -> Model:
+    """The model of a release, or of what ``motet tune --json`` printed."""
+    from motet.model.model import Model
+    from motet.release.disclosed import Disclosed
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidData(f"cannot read {path}: {error.strerror}") from None
+    if not data.lstrip().startswith(b"{"):
+        return replace(Disclosed.from_bytes(data).model, sigma2=None)
+    try:
+        told = json.loads(data)
+        spec = told.get("model", told)
+    except (ValueError, AttributeError):
+        raise InvalidData(f"{path.name}: expected a release, or what motet tune --json printed") from None
+    return replace(Model.from_spec(spec), sigma2=None)
+
+
+def _settled(tuning: Tuning | None, rows: int, tasks: int) -> Tuning:
+    if tuning is None:
+        of_tasks = f"{count(rows, 'row')} of {count(tasks, 'task')}"
+        raise NoEvidence(f"{of_tasks} are too few, or too alike, to choose settings by: add rows")
+    return tuning
+
+
+def _found(file: str, columns: Sequence[str], counts: tuple[int, int, int], tuning: Tuning) -> Found:
+    """Settings alone; σ² is the scale of the kernels that add up to 1."""
+    sigma2 = tuning.model.sigma2 or tuning.noise_variance / tuning.model.lam
+    return Found(file, columns, *counts, tuning, tuning.model, sigma2, tuning.log_evidence)
+
+
+def _fit_study(path: Path) -> tuple[Found, Disclosed]:
+    """The examples of a study's database, with the study's settings."""
+    from motet.learning.job import Counts, counted
+    from motet.learning.partitions import rows_of_partition, solve_stream, whole_tasks
+    from motet.store.examples import count_examples, example_fields, example_tables
+    from motet.store.store import read_only
+    from motet.study.study import Study
+
+    study = Study.load(path)
+    if study.private:
+        raise NotAllowed(
+            f"{path.name} promises privacy, and a fit has no noise: motet serve releases what the promise allows"
+        )
+    counts, fields = Counts(), example_fields(study.dimension)
+    rows = rows_of_partition(study.model, study.dimension)
+    with ExitStack() as stack:
+        connection = stack.enter_context(read_only(study))
+        bar = progress_bar(Console(stderr=True), "examples", count_examples(connection))
+        stream = whole_tasks(example_tables(connection, study.model, study.dimension), fields.task, rows)
+        tables = counted(stream, fields.task, counts, stack.enter_context(bar))
+        solution, _ = solve_stream(tables, study.model, fields)
+    numbers = study.model, solution.release.sigma2 or math.nan, solution.evidence.log_evidence
+    return Found(path.name, fields.inputs, counts.rows, counts.tasks, 0, None, *numbers), solution.release
+
+
+@contextmanager
+def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
+    """A bar for each stage, with rows a second and the time left, at a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows, {task.fields[speed]} a second"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def report(stage: str, rows: int) -> None:
+            if stage not in bars:
+                bars[stage] = progress.add_task(stage, total=dataset.estimated_rows, speed="?")
+            progress.advance(bars[stage], rows)
+            speed = progress.tasks[list(bars).index(stage)].speed
+            progress.update(bars[stage], speed="?" if speed is None else f"{speed:,.0f}")
+
+        yield report
 
 
 @contextmanager
 def steps_shown(console: Console) -> Iterator[Callable[[Step], None]]:
     """The last step of a search, at a terminal; how many will follow is not known."""
     columns = (SpinnerColumn(), TextColumn("Tuning: {task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        line = progress.add_task("first evaluation")
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    line: list[TaskID] = []
 
-        def report(step: Step) -> None:
-            text = f"{step.evaluation + 1} evaluations, log evidence {step.log_evidence:.2f}"
-            progress.update(line, description=text)
+    def report(step: Step) -> None:
+        if not line:
+            line.append(progress.add_task("first evaluation"))
+            progress.start()
+        text = f"{step.evaluation + 1} evaluations, log evidence {step.log_evidence:.2f}"
+        progress.update(line[0], description=text)
 
+    try:
         yield report
+    finally:
+        progress.stop()
 
 
 # --- what was found ---
 
 
-def _described(examples: Examples, reg: MixedEffectRegressor) -> dict[str, Any]:
-    """For JSON."""
-    tuning, model = reg.tuning_, reg.disclosed_.model
-    assert tuning is not None
-    return {
-        "rows": len(examples.y),
-        "rows_left_out": examples.left_out,
-        "tasks": len(set(examples.task)),
-        "inputs": examples.columns,
-        "method": tuning.method,
-        "log_evidence": tuning.log_evidence,
-        "components": _components(examples, reg),
-        "notes": tuning.notes,
-        "converged": tuning.converged,
-        "evaluations": len(tuning.log),
-        "seconds": tuning.seconds,
-        "model": {**model.to_spec(), "sigma2": reg.sigma2_},
-    }
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A fit, or the settings of one: of which table, and what a search found, if there was one."""
+
+    file: str
+    columns: Sequence[str]  # of the inputs
+    rows: int
+    tasks: int
+    left_out: int
+    tuning: Tuning | None
+    model: Model
+    sigma2: float
+    log_evidence: float
+    fit: TableFit | None = None
+
+    def described(self) -> dict[str, Any]:
+        """For JSON."""
+        about: dict[str, Any] = {"rows": self.rows, "rows_left_out": self.left_out, "tasks": self.tasks}
+        about |= {"inputs": list(self.columns), "log_evidence": self.log_evidence}
+        if (tuning := self.tuning) is not None:
+            about |= {
+                "method": tuning.method,
+                "components": _components(self.columns, tuning),
+                "notes": tuning.notes,
+                "converged": tuning.converged,
+                "evaluations": len(tuning.log),
+                "seconds": tuning.seconds,
+            }
+        if self.fit is not None:
+            about |= {"tuned_rows": self.fit.tuned_rows, "shuffled": self.fit.shuffled}
+            about |= {"missed_share": self.fit.missed.share, "missed_std": self.fit.missed.std}
+        return about | {"model": {**self.model.to_spec(), "sigma2": self.sigma2}}
 
 
-def _components(examples: Examples, reg: MixedEffectRegressor) -> list[dict[str, Any]]:
+def _components(columns: Sequence[str], tuning: Tuning) -> list[dict[str, Any]]:
     """Each component and the noise: the mean variance at the inputs, what it gains, length scales by input."""
-    tuning = reg.tuning_
-    assert tuning is not None
     listed = [
         {
             "component": component.label,
             "variance": component.size(tuning.components.X) * tuning.noise_variance,
             "gain": gain if math.isfinite(gain) else None,
-            "length_scales": _length_scales(component, examples.columns),
+            "length_scales": _length_scales(component, columns),
         }
         for component, gain in tuning.gains.items()
     ]
@@ -247,7 +370,7 @@ def _components(examples: Examples, reg: MixedEffectRegressor) -> list[dict[str,
     return [*listed, noise]
 
 
-def _length_scales(component: Component, columns: list[str]) -> dict[str, float] | None:
+def _length_scales(component: Component, columns: Sequence[str]) -> dict[str, float] | None:
     """In the units of each input; None if the kernel has none."""
     from motet.kernels import Scaled
     from motet.learning.components import innermost
@@ -259,12 +382,40 @@ def _length_scales(component: Component, columns: list[str]) -> dict[str, float]
     return dict(zip(columns, np.broadcast_to(np.multiply(lengths, scale), len(columns)).tolist()))
 
 
-def _show(examples: Examples, reg: MixedEffectRegressor) -> None:
+def _announce(found: Found, as_json: bool) -> None:
+    if found.left_out:
+        all_rows = found.rows + found.left_out
+        note(f"{found.left_out} of {count(all_rows, 'row')} left out: a value is missing", as_json=as_json)
+
+
+def _show(found: Found) -> None:
     """As a table, and what the data did not tell."""
-    found = _described(examples, reg)
-    total = sum(component["variance"] for component in found["components"])
+    told = found.described()
+    show(
+        f"{found.file}: {count(found.rows, 'row')} of {count(found.tasks, 'task')}; inputs: {first_few(found.columns)}"
+    )
+    if found.tuning is not None:
+        _show_components(told["components"])
+    alpha = "" if found.model.common is None else f"α {found.model.alpha:.4g}, "
+    show(f"{alpha}λ {found.model.lam:.4g}, σ² {found.sigma2:.4g}")
+    if found.fit is not None and found.model.basis is not None and found.fit.missed.share > 0:
+        missed = f"they miss {found.fit.missed.share:.2g} of the average's variance, a standard deviation of at most"
+        show(f"{found.model.basis!r}: {missed} {found.fit.missed.std:.2g}")
+    for line in told.get("notes", []):
+        show(f"Note: {line}.")
+    if found.tuning is not None:
+        evaluations = count(told["evaluations"], "evaluation")
+        of_rows = f" on {count(found.fit.tuned_rows, 'row')}" if found.fit is not None else ""
+        evidence = f"log evidence {found.tuning.log_evidence:.3f}{of_rows}"
+        show(f"{found.tuning.method}: {evidence}; {evaluations}, {found.tuning.seconds:.1f} s")
+    if found.tuning is None or (found.fit is not None and found.fit.tuned_rows < found.rows):
+        show(f"Log evidence of all rows: {found.log_evidence:.3f}")
+
+
+def _show_components(components: list[dict[str, Any]]) -> None:
+    total = sum(component["variance"] for component in components)
     rows = []
-    for component in found["components"]:
+    for component in components:
         variance, gain, lengths = component["variance"], component["gain"], component["length_scales"] or {}
         of_noise = component["component"] == "noise"
         rows.append(
@@ -277,14 +428,4 @@ def _show(examples: Examples, reg: MixedEffectRegressor) -> None:
                 ", ".join(f"{column} {length:.3g}" for column, length in lengths.items()),
             )
         )
-    tasks, inputs = count(found["tasks"], "task"), first_few(found["inputs"])
-    show(f"{examples.table.file}: {count(found['rows'], 'row')} of {tasks}; inputs: {inputs}")
-    names = ("component", "variance", "std", "share", "gain", "length scales")
-    show_table(dict.fromkeys(names, ""), rows)
-    model = found["model"]
-    alpha = "" if model["common"] is None else f"α {model['alpha']:.4g}, "
-    show(f"{alpha}λ {model['lam']:.4g}, σ² {model['sigma2']:.4g}")
-    for note in found["notes"]:
-        show(f"Note: {note}.")
-    evaluations = count(found["evaluations"], "evaluation")
-    show(f"{found['method']}: log evidence {found['log_evidence']:.3f}; {evaluations}, {found['seconds']:.1f} s")
+    show_table(dict.fromkeys(("component", "variance", "std", "share", "gain", "length scales"), ""), rows)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,8 +28,9 @@ from motet.cli.terminal import (
     progress_bar,
     show,
 )
+from motet.datasets import table_parts, unfinished, whole_table
 from motet.errors import InvalidData, NotReleased
-from motet.files import check_new
+from motet.files import Table, check_new
 from motet.text import count, first_few
 
 if TYPE_CHECKING:
@@ -77,13 +80,18 @@ def predict(
 
     With --own and --each, or with --tokens, many clients are predicted, and their column is the first: each at all
     INPUTS, or at its own rows if INPUTS has a column of clients. A client without examples is predicted as a new one:
-    the average, with the full uncertainty. Rows outside the bounds of the study are warned of.
+    the average, with the full uncertainty. Rows outside the bounds of the study are warned of. A large table of INPUTS,
+    or a folder of Parquet or CSV files, is read and, with --out, written in parts.
     """
     _check_options(own, only, each, average, tokens, release)
     _check_files(out, plot, force=force)
     from motet.client import predictions
 
     mine = client_token() if own is None and tokens is None and not average else ""
+    parts = iter(()) if inputs is None else table_parts(inputs)
+    streamed = out is not None and top is None and plot is None
+    at = None if inputs is None else next(parts) if streamed else whole_table(parts)
+    layouts: list[Layout] = []
 
     def ask() -> Query:
         disclosed = None
@@ -92,16 +100,17 @@ def predict(
         layout = layout_at(url if release is None else release, disclosed).changed(
             client=client, target=target, name=name, skip_missing=skip_missing
         )
+        layouts[:] = [layout]
         if tokens is not None:
-            return _query_of_site(tokens, inputs, layout, url)
+            return _query_of_site(tokens, at, layout, url)
         if disclosed is None:
             with server_at(url, mine) as server:
-                return predictions.from_sent(server, inputs, layout)
+                return predictions.from_sent(server, at, layout)
         if own is None:
-            return predictions.from_average(disclosed, inputs, layout)
+            return predictions.from_average(disclosed, at, layout)
         if each:
-            return predictions.from_clients(disclosed, own, inputs, layout)
-        return predictions.from_examples(disclosed, own, inputs, layout, only)
+            return predictions.from_clients(disclosed, own, at, layout)
+        return predictions.from_examples(disclosed, own, at, layout, only)
 
     try:
         query = ask()
@@ -120,7 +129,37 @@ def predict(
 
         save(predicted, plot, observation=observation)
         about["plot"] = str(plot)
-    _show(predicted, out, about, as_json)
+    if out is not None:
+        further = (predictions.at_part(query, part, layouts[0], only) for part in parts)
+        _write_parts(chain([predicted], _predicted(further, observation)), out, about, as_json)
+    else:
+        _show(predicted, about, as_json)
+
+
+def _predicted(queries: Iterable[Query], observation: bool) -> Iterator[Predictions]:
+    """Of the other parts of a large table; rows a second and the time are shown by the part."""
+    from motet.client import predictions
+
+    for query in queries:
+        with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
+            yield predictions.predict(query, advance, observation=observation)
+
+
+def _write_parts(parts: Iterable[Predictions], out: Path, about: dict[str, Any], as_json: bool) -> None:
+    """Predictions in a file that is there at the end, or not at all, and a line about it."""
+    number, clients, first = 0, set[str](), None
+    with unfinished(out) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
+        for predicted in parts:
+            predicted.write(file, header=first is None)
+            first = first or predicted
+            number += len(predicted.predictions)
+            clients |= set(predicted.query.rows)
+    assert first is not None
+    about |= {"count": number, "out": str(out)} | ({"clients": len(clients)} if first.query.file else {})
+    of_clients = f" for {count(len(clients), 'client')}" if first.query.file else ""
+    drawn = f" and drawn in {about['plot']}" if "plot" in about else ""
+    text = f"{count(number, 'prediction')}{of_clients}, with release {first.query.version}, in {out}{drawn}."
+    show(about if as_json else text)
 
 
 def _check_options(
@@ -152,7 +191,7 @@ def _check_files(out: Path | None, plot: Path | None, *, force: bool) -> None:
         import matplotlib.figure  # noqa: F401  # raises if it is not installed
 
 
-def _query_of_site(tokens: Path, inputs: Path | None, layout: Layout, url: str) -> Query:
+def _query_of_site(tokens: Path, inputs: Table | None, layout: Layout, url: str) -> Query:
     from motet.client import predictions, tables
     from motet.client.site import Site
 
@@ -200,19 +239,14 @@ def _about_new_clients(query: Query) -> str:
     return f"{few}: predicted as new clients, {what}"
 
 
-def _show(predicted: Predictions, out: Path | None, about: dict[str, Any], as_json: bool) -> None:
-    """Predictions in a file or a picture and a line about it, or all predictions here."""
+def _show(predicted: Predictions, about: dict[str, Any], as_json: bool) -> None:
+    """All predictions here, or a line about their picture."""
     query, number = predicted.query, len(predicted.predictions)
-    if out is not None:
-        with out.open("w", encoding="utf-8", newline="") as file:
-            predicted.write(file)
-        about |= {"count": number, "out": str(out)}
-    elif as_json:
+    if as_json:
         about["predictions"] = predicted.to_list()
     elif "plot" not in about:
         predicted.write(sys.stdout)
         return
     clients = f" for {count(len(query.rows), 'client')}" if query.file else ""
-    places = [f"in {out}"] * (out is not None) + [f"drawn in {about.get('plot')}"] * ("plot" in about)
-    text = f"{count(number, 'prediction')}{clients}, with release {query.version}, {' and '.join(places)}."
+    text = f"{count(number, 'prediction')}{clients}, with release {query.version}, drawn in {about.get('plot')}."
     show(about if as_json else text)

@@ -209,7 +209,7 @@ class Connection:
 
 def pause(attempt: int) -> float:
     """Seconds to wait after an attempt, the first being 1: twice as long each time, with a random part."""
-    return 0.25 * 2.0 ** min(attempt, 7) * random.uniform(0.5, 1.0)  # nosec B311: a pause is no secret
+    return 0.25 * 2.0 ** min(attempt, 7) * random.uniform(0.5, 1.0)  # nosec B311  # a pause is no secret
 
 
 def _checked_url(url: str) -> str:

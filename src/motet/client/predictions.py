@@ -6,7 +6,7 @@ A query holds what is asked for: clients, each with what it is predicted from, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -106,9 +106,9 @@ class Predictions:
     def std(self) -> list[float]:
         return [one.std for one in self.predictions]
 
-    def write(self, out: TextIO) -> None:
+    def write(self, out: TextIO, *, header: bool = True) -> None:
         """As CSV."""
-        tables.write_predictions(out, self.table, self.mean, self.std)
+        tables.write_predictions(out, self.table, self.mean, self.std, header=header)
 
     def to_list(self) -> list[dict[str, Any]]:
         """For JSON."""
@@ -118,7 +118,7 @@ class Predictions:
 # --- queries ---
 
 
-def from_sent(server: Client, path: Path | None, layout: Layout) -> Query:
+def from_sent(server: Client, path: Path | Table | None, layout: Layout) -> Query:
     """One client, from the examples that it sent; at the inputs of a table, or at the whole catalogue."""
     release, coefficients = server.coefficients()
     inputs = read_inputs(path, layout)
@@ -126,7 +126,7 @@ def from_sent(server: Client, path: Path | None, layout: Layout) -> Query:
     return Query(release, inputs, {THE_CLIENT: Source(release, coefficients)}, {THE_CLIENT: range(len(inputs.X))})
 
 
-def from_site(site: Site, path: Path | None, layout: Layout, advance: Callable[[], object]) -> Query:
+def from_site(site: Site, path: Path | Table | None, layout: Layout, advance: Callable[[], object]) -> Query:
     """Many clients, from the examples that they sent."""
     release = site.disclosed()
     inputs = read_inputs(path, layout)
@@ -137,7 +137,9 @@ def from_site(site: Site, path: Path | None, layout: Layout, advance: Callable[[
     return Query(release, inputs, sources, rows, site.file)
 
 
-def from_examples(release: Disclosed, own: Path, path: Path | None, layout: Layout, only: str | None = None) -> Query:
+def from_examples(
+    release: Disclosed, own: Path, path: Path | Table | None, layout: Layout, only: str | None = None
+) -> Query:
     """One client, from a table of private examples; ``only`` is its name, needed if the table has several."""
     inputs = read_inputs(path, layout, only)
     examples = tables.read_examples(own, layout, only, may_be_empty=True)
@@ -145,7 +147,7 @@ def from_examples(release: Disclosed, own: Path, path: Path | None, layout: Layo
     return Query(release, inputs, sources, {THE_CLIENT: range(len(inputs.X))}, own={THE_CLIENT: examples})
 
 
-def from_clients(release: Disclosed, own: Path, path: Path | None, layout: Layout) -> Query:
+def from_clients(release: Disclosed, own: Path, path: Path | Table | None, layout: Layout) -> Query:
     """Every client of a table of private examples."""
     inputs = read_inputs(path, layout)
     examples = tables.read_clients(own, layout, may_be_empty=True)
@@ -153,7 +155,7 @@ def from_clients(release: Disclosed, own: Path, path: Path | None, layout: Layou
     return Query(release, inputs, private_sources(release, examples), rows, own.name, own=examples)
 
 
-def from_average(release: Disclosed, path: Path | None, layout: Layout) -> Query:
+def from_average(release: Disclosed, path: Path | Table | None, layout: Layout) -> Query:
     """The average function of all clients, with the uncertainty of the average alone."""
     inputs = read_inputs(path, layout)
     return Query(release, inputs, {}, {THE_CLIENT: range(len(inputs.X))}, average=True)
@@ -177,7 +179,15 @@ def client_rows(inputs: Inputs, clients: Iterable[str]) -> dict[str, Sequence[in
     return dict.fromkeys(clients, range(len(inputs.X)))
 
 
-def read_inputs(path: Path | None, layout: Layout, only: str | None = None) -> Inputs:
+def at_part(query: Query, part: Table, layout: Layout, only: str | None = None) -> Query:
+    """The same clients at another part of the table of inputs."""
+    inputs = tables.read_inputs(part, layout, only)
+    many = bool(query.file)
+    rows = client_rows(inputs, query.sources) if many else {THE_CLIENT: range(len(inputs.X))}
+    return replace(query, inputs=inputs, rows=rows)
+
+
+def read_inputs(path: Path | Table | None, layout: Layout, only: str | None = None) -> Inputs:
     """The inputs of a table, or without one the whole catalogue."""
     if path is not None:
         return tables.read_inputs(path, layout, only)

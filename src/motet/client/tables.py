@@ -100,9 +100,9 @@ def read_names(path: Path, columns: Sequence[str] = ("client", "name")) -> list[
     return list(table.groups(layout.client))
 
 
-def read_inputs(path: Path, layout: Layout, only: str | None = None) -> Inputs:
+def read_inputs(path: Path | Table, layout: Layout, only: str | None = None) -> Inputs:
     """Inputs to predict at, all or those of a client; the table may have other columns."""
-    table = read(path)
+    table = path if isinstance(path, Table) else read(path)
     layout = layout.of_table(table)
     if only is not None and layout.client in table.columns:
         table = _of_client(table, layout, only)
@@ -216,10 +216,13 @@ def for_clients(table: Table, rows: Iterable[tuple[str, int]], column: str = "cl
     return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
 
 
-def write_predictions(out: TextIO, table: Table, mean: Iterable[float], std: Iterable[float]) -> None:
+def write_predictions(
+    out: TextIO, table: Table, mean: Iterable[float], std: Iterable[float], *, header: bool = True
+) -> None:
     """The table as it was read, with two more columns."""
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*table.columns, *PREDICTED])
+    if header:
+        writer.writerow([*table.columns, *PREDICTED])
     writer.writerows([*row, f"{m:.10g}", f"{s:.10g}"] for row, m, s in zip(table.rows, mean, std))
 
 

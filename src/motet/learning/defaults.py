@@ -105,8 +105,10 @@ def bias(given: Any, X: Array, names: Sequence[str] = ()) -> Bias:
     return "linear" if len(X) >= ROWS_PER_SLOPE * (X.shape[1] + 1) else "constant"
 
 
-def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS) -> BasisSpec | None:
-    """The one that grows, up to ``most`` different inputs; above, the columns of a linear kernel, or landmarks.
+def basis(
+    given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_GROWING_INPUTS, count: int = LANDMARKS
+) -> BasisSpec | None:
+    """The one that grows, up to ``most`` different inputs; above, a linear kernel's columns, or ``count`` landmarks.
 
     Levels that only have a name always grow: none of them tells of another.
     """
@@ -114,7 +116,7 @@ def basis(given: Any, common: Kernel | None, inputs: Array, *, most: int = MAX_G
         return given
     if common is None or len(inputs) <= most or any(type(leaf) is Identity for leaf, _ in leaves(common)):
         return None
-    return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs))
+    return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs, count))
 
 
 def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:

@@ -309,7 +309,7 @@ class Engine:
                 "give the model basis=Landmarks(…), Eigen(…) or Features()"
             )
         if self._fixed is not None and not len(self._fixed.landmarks):
-            _check_offset(self.inputs, self._fixed.slopes)
+            check_offset(self.inputs, self._fixed.slopes)
 
     def _columns(self) -> Columns:
         """The basis, and its columns at the inputs in use."""
@@ -339,7 +339,7 @@ def _are_too_long(sizes: Index) -> bool:
     return bool(sizes.max(initial=0) > MAX_MATRIX_ROWS or (sizes.astype(float) ** 2).sum() > MAX_INVERSE_NUMBERS)
 
 
-def _check_offset(X: Array, slopes: list[int]) -> None:
+def check_offset(X: Array, slopes: list[int]) -> None:
     """A linear bias is centred on the landmarks; without any, columns far from 0 would cost it its digits."""
     X = X[:, slopes]
     if not X.size:

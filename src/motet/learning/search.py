@@ -69,14 +69,21 @@ class Summit:
 class Search:
     """The evidence of one set of examples under many models, with a log of what was tried.
 
-    ``folded`` are the tasks on the inputs X; ``report`` gets every line of the log.
+    ``folded`` are the tasks on the inputs X; ``report`` gets every line of the log. If tasks are elsewhere, ``folded``
+    is None, ``rows`` are given, and a class that derives from this one has ``value`` and ``_slope``.
     """
 
     def __init__(
-        self, folded: FoldedTasks, X: Array, method: Method, report: Callable[[Step], None] | None = None
+        self,
+        folded: FoldedTasks | None,
+        X: Array,
+        method: Method,
+        report: Callable[[Step], None] | None = None,
+        *,
+        rows: int | None = None,
     ) -> None:
         self.folded, self.X, self.method = folded, X, method
-        self.rows = int(folded.rows.sum())
+        self.rows = int(folded.rows.sum()) if folded is not None else rows or 0
         self.precision = max(PRECISION, PRECISION_PER_ROW * self.rows)  # the evidence of many rows is rounded
         self.log: list[Step] = []
         self._start = 0
@@ -89,8 +96,7 @@ class Search:
 
     def slope(self, components: Components, theta: Array) -> Slope | None:
         """The evidence, its gradient and its curvature; None if there is none at these parameters."""
-        system = self._system(components.at(theta))
-        found = None if system is None else slope(system)
+        found = self._slope(components.at(theta))
         if found is None or not np.isfinite(found.gradient).all():
             return None
         self.log.append(Step(self._start, len(self.log), found.log_evidence, tuple(theta.tolist())))
@@ -98,8 +104,13 @@ class Search:
             self._report(self.log[-1])
         return found
 
+    def _slope(self, components: Components) -> Slope | None:
+        system = self._system(components)
+        return None if system is None else slope(system)
+
     def _system(self, components: Components) -> System | None:
         """The tasks solved; None if they cannot be, or if nothing but rounding is left of the outputs."""
+        assert self.folded is not None
         try:
             system = System.of_tasks(components.searched, self.folded, self.X, self.method)
         except (MotetError, np.linalg.LinAlgError):

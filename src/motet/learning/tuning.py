@@ -127,17 +127,22 @@ def tune_tasks(
     report: Callable[[Step], None] | None = None,
 ) -> Tuning:
     """The same for folded tasks on the inputs X, all of which have the model's own kernel."""
-    begin = time.monotonic()
     search = Search(*searched(model, folded, X), method, report)
     sample = X[:: -(-len(X) // SAMPLED_INPUTS)] if len(X) else X
-    summit, gains, zero = _needed(search, search.best(Components.of(model, sample), starts))
+    return tuning_by(search, Components.of(model, sample), model.sigma2, starts)
+
+
+def tuning_by(search: Search, components: Components, sigma2: float | None, starts: int | None = None) -> Tuning:
+    """What a search finds from these components; ``sigma2`` is the unit of variances, if one is given."""
+    begin = time.monotonic()
+    summit, gains, zero = _needed(search, search.best(components, starts))
     best, at = summit.components, summit.slope
     noise_variance = at.sigma2 * best.searched.lam
     low, high = best.bounds.T
     return Tuning(
-        model=best.model(model.sigma2, noise_variance),
+        model=best.model(sigma2, noise_variance),
         components=best,
-        method=method,
+        method=search.method,
         log_evidence=at.log_evidence,
         noise_variance=noise_variance,
         theta=best.theta,

@@ -6,6 +6,7 @@ and for each listener a quarter of it plus three quarters of a taste of their ow
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -23,7 +24,7 @@ TAGS = (
     "rock", "pop", "alternative", "indie", "electronic", "metal", "punk", "jazz", "classical", "hip-hop", "folk",
     "blues", "country", "reggae", "soul", "r&b", "ambient", "dance", "singer-songwriter",
 )  # fmt: skip
-COMMON = ConstantKernel(float(np.e)) * RBF(1.0)  # e^{zᵀz′} on unit vectors
+COMMON = ConstantKernel(math.e) * RBF(1.0)  # e^{zᵀz′} on unit vectors
 INDIVIDUAL = DotProduct(0.0)
 NOISE = 0.01  # standard deviation of a rating
 

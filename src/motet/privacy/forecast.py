@@ -25,6 +25,7 @@ from motet.privacy.denoise import LambdaEstimate, estimate_Lambda, weights_of_et
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.privacy.population import MissedPart, Population, whole_numbers
+from motet.privacy.truths import Truths
 
 BAND_WIDTH = float(ndtri(0.95))  # standard deviations on either side of a 90 % band
 MAX_DRAWS, MIN_DRAWS, DRAWN_NUMBERS = 200, 16, 2000  # of θ: more if it is short, because then each number matters more
@@ -49,16 +50,15 @@ class Forecast:
     shortened: float = 0.0
 
 
-def mean_forecast(forecasts: Sequence[Forecast]) -> Forecast:
+def mean_forecast(forecasts: Sequence[Forecast], weights: Array | None = None) -> Forecast:
     """Of several alike: root mean squares of the errors, and means of the shares."""
 
-    def rms(name: str) -> float:
-        return float(np.sqrt(np.mean([getattr(one, name) ** 2 for one in forecasts])))
+    def mean(name: str, power: float) -> float:
+        values = [getattr(one, name) ** power for one in forecasts]
+        return float(np.average(values, weights=weights) ** (1 / power))
 
-    coverage, shortened = (
-        float(np.mean([getattr(one, name) for one in forecasts])) for name in ("coverage", "shortened")
-    )
-    return Forecast(rms("average"), rms("function"), rms("observation"), coverage, shortened)
+    errors = (mean(name, 2.0) for name in ("average", "function", "observation"))
+    return Forecast(*errors, *(mean(name, 1.0) for name in ("coverage", "shortened")))
 
 
 class Release(NamedTuple):
@@ -70,36 +70,64 @@ class Release(NamedTuple):
     response: Array
 
 
-def expected_errors(population: Population, releases: Sequence[Release], missed: MissedPart) -> Forecast:
-    """Means over releases, and over clients and their new inputs.
+def expected_errors(
+    population: Population, releases: Sequence[Release], missed: MissedPart, weights: Array | None = None
+) -> Forecast:
+    """Means over releases, which may have weights, and over clients and their new inputs.
 
-    A client predicts φ(x)ᵀθ̂ + W(y − Fθ̂), so with q = φ(x) − FᵀWᵀ its error is qᵀ(θ̂ − θ) and what is its own. The part
-    that the basis misses is in both.
+    The part of the average that the basis misses is in a client's error and in the release's. What clients differ by
+    would hide what releases do, so each client's error is compared with that from one release that is like all.
     """
     sigma2, draws = population.coordinates.sigma2, len(releases)
-    errors, bands, averages = [], [], []
+    weights = np.ones(draws) if weights is None else weights
+    Sigma = np.average([release.covariance for release in releases], axis=0, weights=weights)
+    everyone = ClientWeights.of(population, slice(max(draws, PREDICTED_CLIENTS)), Sigma)
+    usual = everyone.own + _along(everyone.q, Sigma)
+    errors, bands, averages, shares = [], [], [], []
     for number, (Sigma, T, J) in enumerate(releases):
         some = slice(number, max(draws, PREDICTED_CLIENTS), draws)
-        h, new = population.h[some], population.new[some]
-        F, V, phi = population.F[some], sigma2 * population.V[some], population.columns[new]
-        cross = sigma2 * population.K[new[:, :, None], h[:, None]]
-        W = np.linalg.solve(V + F @ Sigma @ F.swapaxes(1, 2), F @ Sigma @ phi.swapaxes(1, 2) + cross.swapaxes(1, 2))
-        q = phi - W.swapaxes(1, 2) @ F
-        own = sigma2 * np.diag(population.K)[new] + (W * (V @ W - 2 * cross.swapaxes(1, 2))).sum(axis=1)
+        h, new, (W, q, own) = population.h[some], population.new[some], ClientWeights.of(population, some, Sigma)
         JCK = sigma2 * J @ missed.CK
         shared = (q * (JCK.T[h].swapaxes(1, 2) @ W - JCK.T[new].swapaxes(1, 2)).swapaxes(1, 2)).sum(axis=2)
         T = T + sigma2 * J @ missed.CKC @ J.T
         errors.append(np.maximum(own + _along(q, T) + 2 * shared, 0.0))
         bands.append(np.maximum(own + _along(q, Sigma), 0.0))
         averages.append(np.mean(_along(population.columns, T)) - 2 * sigma2 * np.trace(J @ missed.CK_columns))
-    error, noise = np.concatenate(errors), sigma2 * population.coordinates.model.lam
-    ratio = (np.concatenate(bands) + noise) / (error + noise)
-    return Forecast(
-        average=float(np.sqrt(max(np.mean(averages) + sigma2 * np.mean(np.diag(population.missed)), 0.0))),
-        function=float(np.sqrt(np.mean(error))),
-        observation=float(np.sqrt(np.mean(error) + noise)),
-        coverage=float(np.mean(erf(BAND_WIDTH * np.sqrt(ratio / 2)))),
+        shares.append(np.full(errors[-1].shape, weights[number]))
+    error, share, noise = np.concatenate(errors), np.concatenate(shares), sigma2 * population.coordinates.model.lam
+    more = error - np.concatenate([usual[number::draws] for number in range(draws)])
+    function, ratio = (
+        np.mean(usual) + np.average(more, weights=share),
+        (np.concatenate(bands) + noise) / (error + noise),
     )
+    average = np.average(averages, weights=weights) + sigma2 * np.mean(np.diag(population.missed))
+    return Forecast(
+        average=float(np.sqrt(max(average, 0.0))),
+        function=float(np.sqrt(max(function, 0.0))),
+        observation=float(np.sqrt(max(function, 0.0) + noise)),
+        coverage=float(np.average(erf(BAND_WIDTH * np.sqrt(ratio / 2)), weights=share)),
+    )
+
+
+class ClientWeights(NamedTuple):
+    """How some clients predict at their new inputs, if a release claims the covariance Σ of θ.
+
+    A client predicts φ(x)ᵀθ̂ + W(y − Fθ̂), so with q = φ(x) − FᵀWᵀ its error is qᵀ(θ̂ − θ) and what is its ``own``, of
+    which this is the variance.
+    """
+
+    W: Array
+    q: Array
+    own: Array
+
+    @classmethod
+    def of(cls, population: Population, some: slice, Sigma: Array) -> ClientWeights:
+        sigma2, h, new = population.coordinates.sigma2, population.h[some], population.new[some]
+        F, V, phi = population.F[some], sigma2 * population.V[some], population.columns[new]
+        cross = sigma2 * population.K[new[:, :, None], h[:, None]].swapaxes(1, 2)
+        W = np.linalg.solve(V + F @ Sigma @ F.swapaxes(1, 2), F @ Sigma @ phi.swapaxes(1, 2) + cross)
+        own = sigma2 * np.diag(population.K)[new] + (W * (V @ W - 2 * cross)).sum(axis=1)
+        return cls(W, phi - W.swapaxes(1, 2) @ F, own)
 
 
 def _along(q: Array, S: Array) -> Array:
@@ -142,23 +170,30 @@ class Draw:
     """One draw of θ, and what clipped clients tell about it; c are the clients' factors.
 
     A client's cη is cΛθ and a rest cρ, where ρ = FᵀRn comes from its own part n of y. The clip shortens clients with a
-    large n more, so the mean of cρ is −b; by Stein's lemma b = σ²/C_η² E[c³Λη; clipped].
+    large n more, so the mean of cρ is −b; by Stein's lemma b = σ²/C_η² E[c³Λη; clipped]. It shortens those whose ρ goes
+    the way of Λθ more than others, so cρ falls with cΛθ: by BcΛθ, and a rest.
     """
 
     theta: Array
     factor: Array  # c
     pull: Array  # b
     pull_error: Array  # the covariance of b, a mean over simulated clients
-    spread: Array  # the covariance of cρ
+    mean_Lambda: Array  # of cΛ
+    slope: Array  # B
+    spread: Array  # the covariance of cρ − BcΛθ
 
     @classmethod
     def of(cls, theta: Array, clip: Clip, Lambda: Array, rho: Array) -> Draw:
         sigma2, clients = clip.coordinates.sigma2, len(rho)
-        eta = Lambda @ theta + rho
+        signal = Lambda @ theta
+        eta = signal + rho
         size = np.sqrt(np.einsum("mij,mij->m", Lambda, Lambda)) / clip.C_Lambda
         c = 1 / np.maximum(1.0, np.hypot(size, np.linalg.norm(eta, axis=1) / clip.C_eta))
         pull = (sigma2 / clip.C_eta**2 * (c < 1) * c**3)[:, None] * (Lambda @ eta[:, :, None])[:, :, 0]
-        return cls(theta, c, pull.mean(axis=0), _covariance(pull) / clients, _covariance(c[:, None] * rho))
+        u, rest = c[:, None] * signal, c[:, None] * rho
+        slope = np.linalg.lstsq(u - u.mean(axis=0), rest - rest.mean(axis=0), rcond=1e-3)[0].T
+        mean_Lambda, spread = np.tensordot(c, Lambda, axes=1) / clients, _covariance(rest - u @ slope.T)
+        return cls(theta, c, pull.mean(axis=0), _covariance(pull) / clients, mean_Lambda, slope, spread)
 
 
 class ClippedPopulation:
@@ -170,14 +205,14 @@ class ClippedPopulation:
         self.population, self.clip, self._seed = population, clip, seed
         n = np.linalg.cholesky(population.V) @ rng.normal(size=(*population.V.shape[:2], 1))
         rho = np.sqrt(coordinates.sigma2) * (population.FR @ n)[:, :, 0]
-        deviation = np.sqrt(coordinates.sigma2 * coordinates.prior_variance)
-        thetas = deviation * normal_rows(rng, _draws(coordinates), len(deviation))
-        self.draws = [Draw.of(theta, clip, population.Lambda, rho) for theta in thetas]
+        truths = Truths.draw(clip, _draws(coordinates), rng, even=True)
+        self.draws = [Draw.of(theta, clip, population.Lambda, rho) for theta in truths.theta]
+        self.weights = truths.weights
 
     @property
     def shortened(self) -> float:
         """The share of clients that the clip shortens."""
-        return float(np.mean([draw.factor < 1 for draw in self.draws]))
+        return float(np.average([np.mean(draw.factor < 1) for draw in self.draws], weights=self.weights))
 
     @blas_limit
     def forecast(self, clients: int | Sequence[int], scale: float) -> Forecast:
@@ -192,11 +227,13 @@ class ClippedPopulation:
         sums = self.population.sums_of_Lambda(np.array(factors))
         effective = float(joined @ weight), float(joined @ weight**2)
         releases = [self._release(*one, effective, scale, rng) for one in zip(self.draws, sums)]
-        return replace(expected_errors(self.population, releases, self._missed), shortened=self.shortened)
+        expected = expected_errors(self.population, releases, self._missed, self.weights)
+        return replace(expected, shortened=self.shortened)
 
     @cached_property
     def _missed(self) -> MissedPart:
-        return MissedPart.of(self.population, np.mean([draw.factor for draw in self.draws], axis=0))
+        factor = np.average([draw.factor for draw in self.draws], axis=0, weights=self.weights)
+        return MissedPart.of(self.population, factor)
 
     def _release(
         self, draw: Draw, Lambda: Array, effective: tuple[float, float], scale: float, rng: np.random.Generator
@@ -206,7 +243,8 @@ class ClippedPopulation:
         noise = smat(scale * rng.normal(size=clip.size - k), unit=clip.C_Lambda)
         estimate = estimate_Lambda(Lambda + noise, clip.mean_Lambda, scale * clip.C_Lambda)
         clients, squares = effective
-        mean = Lambda @ draw.theta - clients * draw.pull
+        more = (Lambda - clients * draw.mean_Lambda) @ draw.theta  # than the mean of that many clients
+        mean = Lambda @ draw.theta + draw.slope @ more - clients * draw.pull
         spread = squares * draw.spread + (scale * clip.C_eta) ** 2 * np.eye(k)
         eta = mean + np.linalg.cholesky(spread) @ rng.normal(size=k)
         covariance, M = self._weights(estimate, eta, scale)
@@ -229,13 +267,6 @@ class ClippedPopulation:
 
 def _covariance(rows: Array) -> Array:
     return np.atleast_2d(np.cov(rows, rowvar=False))
-
-
-def normal_rows(rng: np.random.Generator, rows: int, columns: int) -> Array:
-    """Standard normal numbers, each column a permutation of the same quantiles, so that few rows are like many."""
-    quantiles = ndtri((np.arange(rows) + 0.5) / rows)
-    quantiles /= np.sqrt(np.mean(quantiles**2))
-    return np.array([rng.permutation(quantiles) for _ in range(columns)]).T
 
 
 # --- one study ---

@@ -155,7 +155,7 @@ def _check_tls(certfile: Path | None, keyfile: Path | None) -> None:
         raise InvalidStudy(f"TLS needs a certificate and its key: give {missing} too")
     if certfile is not None:
         try:  # without the password, OpenSSL would ask for one at the terminal
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")  # nosec B106: none
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")  # nosec B106  # none
         except (OSError, ssl.SSLError) as error:
             raise InvalidStudy(
                 f"cannot use {certfile} with the key {keyfile}: {error}; expected PEM files, the key without a password"
@@ -189,7 +189,7 @@ def _listen(path: Path, host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket, scheme: str) -> str:
     """The address to open on this machine."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # nosec B104: shown, not bound
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # nosec B104  # shown, not bound
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 

@@ -25,7 +25,7 @@ COUNTING = (
     .values(count=clients.c.count + bindparam("change"))
     .returning(clients.c.id, clients.c.count, clients.c.token, clients.c.revoked)
 )
-INVALID_TOKEN = "expected the token of an enrolled client: Authorization: Bearer TOKEN"  # nosec B105: a message
+INVALID_TOKEN = "expected the token of an enrolled client: Authorization: Bearer TOKEN"  # nosec B105  # a message
 
 
 @dataclass(frozen=True)

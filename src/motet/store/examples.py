@@ -13,9 +13,10 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, func, select, update
 
 from motet.arrays import Array, slices
+from motet.datasets import Fields
 from motet.errors import TooMany, Unauthorized, UnknownExample
 from motet.model.model import Model
 from motet.store.clients import INVALID_TOKEN, change_counts, require_token, summary
@@ -25,6 +26,7 @@ from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Connection, insert_rows, mark_deletion
 
 IDS_PER_QUERY = 500
+EXAMPLES_PER_QUERY = 5000
 
 
 class Example(NamedTuple):
@@ -194,3 +196,21 @@ def added_since(connection: Connection, client: str, number: int) -> set[str]:
     """The ids of a client's examples that were added or replaced after a number of the log."""
     new = select(examples.c.id).where(examples.c.client == client, PRESENT, examples.c.sequence > number)
     return set(connection.execute(new).scalars())
+
+
+def count_examples(connection: Connection) -> int:
+    return connection.execute(select(func.count()).select_from(examples).where(PRESENT)).scalar_one()
+
+
+def example_fields(dimension: int) -> Fields:
+    """The columns of ``example_tables``."""
+    return Fields("client", "y", tuple(f"x{k}" for k in range(dimension)), "noise")
+
+
+def example_tables(connection: Connection, model: Model, dimension: int) -> Iterator[dict[str, Any]]:
+    """All examples in tables, each client's together."""
+    ordered = select(examples).where(PRESENT).order_by(examples.c.client, examples.c.id)
+    for rows in connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}).partitions():
+        X, y, noise = triples(rows, model, dimension)
+        inputs = dict(zip(example_fields(dimension).inputs, X.T))
+        yield {"client": np.array([row.client for row in rows], dtype=object), **inputs, "y": y, "noise": noise}

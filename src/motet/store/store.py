@@ -195,7 +195,7 @@ def insert_rows(
     while count:
         batch = ROWS_PER_STATEMENT[bisect_right(ROWS_PER_STATEMENT, count) - 1]
         count -= batch
-        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"  # nosec B608: names of ours
+        statement = f"INSERT INTO {table.name} ({names}) VALUES {', '.join([row] * batch)} {on_conflict}"  # nosec B608  # names of ours
         connection.exec_driver_sql(statement, tuple(islice(values, batch * len(table.c))))
 
 

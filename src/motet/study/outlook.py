@@ -25,13 +25,15 @@ from motet.privacy.forecast import ClippedPopulation, Forecast, alone, mean_fore
 from motet.privacy.ledger import MAX_EPSILON, UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.privacy.population import Population
-from motet.privacy.simulation import SimulatedStudy
+from motet.privacy.simulation import SimulatedStudy, World
+from motet.privacy.truths import Truths
+from motet.release.disclosed import Disclosed
 from motet.study.spread import spread_points
 from motet.study.study import Study
 
 SPREAD_INPUTS = 400  # between the bounds, without a table
 MAX_LANDMARKS = 120  # in the place of a growing basis
-MAX_SIMULATIONS = 4
+MAX_SIMULATIONS = 20
 CLIENT_NUMBERS = (50, 150, 500, 1500, 5000)  # if nobody says how many are expected
 MAX_SIMULATED_EXAMPLES = 100_000  # of one simulation
 GOOD_SHARE, POOR_SHARE = 0.75, 0.35  # of the gain of sharing, which the noise leaves
@@ -211,21 +213,23 @@ class Outlook:
 
     def _simulated(self, row: Row) -> list[Row]:
         """What happened in some simulated studies, at the last release; nothing if they would take long."""
-        plan, clients, coordinates = self.plan, row.clients or 0, self.population.coordinates
-        examples, measured = float(np.mean(self.examples)) * clients, []
+        plan, clients = self.plan, row.clients or 0
+        examples = float(np.mean(self.examples)) * clients
         if examples > MAX_SIMULATED_EXAMPLES:
             return []
-        for seed in range(int(np.clip(MAX_SIMULATED_EXAMPLES // (2 * examples), 1, MAX_SIMULATIONS))):
-            study = SimulatedStudy(coordinates, clients, self.examples, plan.inputs, center=plan.center, seed=seed)
-            engine = Engine(plan.model)
-            study.learn(engine, slice(None))
-            if plan.mechanism is None or plan.ledger is None:
-                measured.append(study.measure(engine.disclose()))
-                continue
-            scale = _scale(plan.ledger)
-            noisy = _noisy(plan.mechanism.clip.total(engine), scale * UNIT, seed)
-            measured.append(study.measure(plan.mechanism.disclose([noisy], scale=scale)))
-        return [replace(row, label="the same, simulated", forecast=mean_forecast(measured))]
+        number = int(np.clip(MAX_SIMULATED_EXAMPLES // (2 * examples), 1, MAX_SIMULATIONS))
+        world = World(self.population.coordinates, self.examples, plan.inputs, center=plan.center)
+        if plan.mechanism is None or plan.ledger is None:
+            studies = [SimulatedStudy(world, clients, seed=seed) for seed in range(number)]
+            measured, weights = [study.measure(_exact_release(plan.model, study)) for study in studies], None
+        else:
+            truths, scale = Truths.draw(plan.mechanism.clip, number, np.random.default_rng(0)), _scale(plan.ledger)
+            measured, weights = [], truths.weights
+            for seed, theta in enumerate(truths.theta):
+                study = SimulatedStudy(world, clients, seed=seed, theta=theta)
+                noisy = _noisy(study.total(plan.mechanism.clip, slice(None)), scale * UNIT, seed)
+                measured.append(study.measure(plan.mechanism.disclose([noisy], scale=scale)))
+        return [replace(row, label="the same, simulated", forecast=mean_forecast(measured, weights))]
 
     def curves(self, clients: int | None) -> dict[float | None, list[tuple[int, float]]]:
         """The error of a client's function over the number of clients, for some ε and without noise (None)."""
@@ -266,6 +270,12 @@ def _scale(ledger: Ledger, number: int | None = None, epsilon: float | None = No
     """Of the noise after so many releases of the same clients, by default all: their mean has less."""
     ledger = ledger if epsilon is None else replace(ledger, epsilon=epsilon)
     return ledger.scale / math.sqrt(ledger.releases if number is None else number)
+
+
+def _exact_release(model: Model, study: SimulatedStudy) -> Disclosed:
+    engine = Engine(model)
+    study.learn(engine, slice(None))
+    return engine.disclose()
 
 
 def _noisy(total: Integers, deviation: float, seed: int) -> Integers:

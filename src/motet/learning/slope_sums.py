@@ -1,0 +1,165 @@
+"""The gradient of the evidence and its curvature as sums over partitions: what ``gradient.slope`` computes at once.
+
+All that tasks need of each other is known after the first pass, from Λ, η and θ̂; then every partition's share is a
+``SlopeSums``, and these add. With B = K̄(Z, Z)⁻¹K̄(Z, X) and C = ∂K̄(X, Z) − ½Bᵀ∂K̄(Z, Z) a parameter of K̄ changes the part
+that the basis has by CB + (CB)ᵀ. A growing basis is one of landmarks that misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.learning.evidence import Method, without_bias
+from motet.learning.gradient import Slope
+from motet.learning.partitions import Part, Rows, Solution, Sums, part_of
+from motet.linalg import LowRankInverse, blas_limit
+from motet.model.derivatives import derivatives
+from motet.release.estimates import task_coefficients
+from motet.release.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Globals:
+    """What a partition needs of all others: the solution, whitening maps L with FL(FL)ᵀ = FΣFᵀ, and their products."""
+
+    solution: Solution
+    sums: Sums
+    L: Array
+    trace_L: Array  # the same for traces: by ``method`` with the bias integrated out, or known
+    K: Array  # (trace_L)ᵀΛA
+    residual: Array  # ăᵀF = η − Λθ̂
+
+    @classmethod
+    def of(cls, solution: Solution, sums: Sums, method: Method) -> Globals:
+        posterior, total, basis = solution.posterior, solution.total, solution.release.basis
+        L = trace_L = posterior.whitened(np.eye(len(total.g)))
+        if method == "ML":
+            alone = Posterior(without_bias(total, posterior.factor), posterior.theta)
+            inner = alone.whitened(np.eye(basis.rank))
+            trace_L = np.vstack([inner, np.zeros((len(total.g) - basis.rank, inner.shape[1]))])
+        K = trace_L.T @ total.G[:, : basis.rank] @ basis.A
+        return cls(solution, sums, L, trace_L, K, total.g - total.G @ posterior.theta)
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeSums:
+    """By parameter i, with vᵢ the part of ∂Vᵢ Py that a task knows alone: tr(M ∂Vᵢ), vᵢᵀRvₖ, FᵀRvᵢ, Cᵢᵀa and aᵀvᵢ."""
+
+    trace: Array
+    within: Array
+    features: Array
+    moments: Array
+    scale: Array
+
+    def __add__(self, other: SlopeSums) -> SlopeSums:
+        return SlopeSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tasks:
+    """Some tasks of one size, with what all parameters need of them."""
+
+    h: Array
+    R: Array
+    a: Array
+    M: Array
+
+
+@blas_limit
+def slope_sums(rows: Rows, given: Globals) -> SlopeSums:
+    """One partition's share."""
+    part = part_of(rows, given.sums)
+    F = given.solution.release.basis.columns(part.inputs) if part.F is None else part.F
+    model = given.sums.model
+    count = (0 if model.common is None else len(model.common.theta)) + len(model.individual.theta)
+    out = SlopeSums(
+        np.zeros(count),
+        np.zeros((count, count)),
+        np.zeros((F.shape[1], count)),
+        np.zeros((given.K.shape[1], count)),
+        np.zeros(count),
+    )
+    for tasks in _tasks(part, F, given):
+        v: list[Array] = []
+        if model.common is not None:
+            v += _common(tasks, part, F, given, out)
+        v += _individual(tasks, part.inputs, given, out, len(v))
+        flat = np.stack(v, axis=-1).reshape(tasks.a.size, count)
+        Rv = (tasks.R @ flat.reshape(*tasks.a.shape, count)).reshape(tasks.a.size, count)
+        out.within[:] += flat.T @ Rv
+        out.features[:] += F[tasks.h].reshape(tasks.a.size, F.shape[1]).T @ Rv
+        out.scale[:] += tasks.a.ravel() @ flat
+    return out
+
+
+def _tasks(part: Part, F: Array, given: Globals) -> Sequence[_Tasks]:
+    solution = given.solution
+    fitted, W, sigma2 = F @ solution.posterior.theta, F @ given.trace_L, solution.evidence.sigma2
+    listed = []
+    for stack in part.stacks:
+        size = stack.h.shape[1]
+        for some in stack.parts(size * (3 * F.shape[1] + 4 * size)):
+            a = task_coefficients(some.R, some.y, fitted[some.h])
+            RW = some.R @ W[some.h]
+            R = some.R.dense if isinstance(some.R, LowRankInverse) else some.R  # derivatives have blocks of this size
+            M = R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
+            listed.append(_Tasks(some.h, R, a, M))
+    return listed
+
+
+def _individual(tasks: _Tasks, X: Array, given: Globals, out: SlopeSums, first: int) -> list[Array]:
+    """Parameters of K̃: tasks' own blocks."""
+    model, v = given.sums.model, []
+    for i, D in enumerate(derivatives(model.individual, X[tasks.h]), start=first):
+        block = model.individual_share * D
+        out.trace[i] += np.vdot(tasks.M, block)
+        v.append((block @ tasks.a[:, :, None])[:, :, 0])
+    return v
+
+
+def _common(tasks: _Tasks, part: Part, F: Array, given: Globals, out: SlopeSums) -> list[Array]:
+    """Parameters of K̄: through the landmarks, and within tasks what these miss."""
+    model, basis = given.sums.model, given.solution.release.basis
+    share, h, X = model.common_share, tasks.h, part.inputs
+    BT = F[:, : basis.rank] @ basis.A
+    aBT = given.residual[: basis.rank] @ basis.A
+    W, sigma2 = F @ given.trace_L, given.solution.evidence.sigma2
+    BTh = BT[h]
+    MB = tasks.R @ BTh - (tasks.R @ W[h]) @ given.K - tasks.a[..., None] * (aBT / sigma2)
+    used, at = np.unique(h, return_inverse=True)  # each input is evaluated once
+    at = at.reshape(h.shape)
+    pairs = zip(derivatives(model.common, X[used], basis.landmarks), derivatives(model.common, basis.landmarks))
+    within = derivatives(model.common, X[h]) if part.F is not None and basis.misses else None
+    v = []
+    for i, (D_XZ, D_ZZ) in enumerate(pairs):
+        C = (D_XZ - 0.5 * (BT[used] @ D_ZZ))[at]
+        trace, own = 2.0 * float(np.vdot(MB, C)), C @ aBT
+        if within is not None:
+            CB = C @ BTh.swapaxes(-1, -2)
+            block = next(within) - CB - CB.swapaxes(-1, -2)
+            trace += float(np.vdot(tasks.M, block))
+            own = own + (block @ tasks.a[:, :, None])[:, :, 0]
+        out.trace[i] += share * trace
+        out.moments[:, i] += np.einsum("mi,mir->r", tasks.a, C)
+        v.append(share * own)
+    return v
+
+
+@blas_limit
+def slope_of(sums: SlopeSums, given: Globals, free: int) -> Slope:
+    """The slope from the sums over all partitions."""
+    total, evidence, basis = given.solution.total, given.solution.evidence, given.solution.release.basis
+    b = np.zeros(sums.features.shape)  # what all tasks have of ∂Vᵢ Py in common, as weights of the basis
+    b[: basis.rank] = given.sums.model.common_share * (basis.A @ sums.moments)
+    features = sums.features + total.G @ b
+    cross_terms = sums.features.T @ b
+    within = sums.within + cross_terms + cross_terms.T + b.T @ total.G @ b
+    shared = given.L.T @ features
+    information = 0.5 * (within - shared.T @ shared) / evidence.sigma2
+    cross = 0.5 * (sums.scale + given.residual @ b) / evidence.sigma2
+    information = np.asarray(information - np.outer(cross, cross) / (0.5 * free))
+    return Slope(evidence.log_evidence, evidence.sigma2, -0.5 * sums.trace, information, cross, free)
