@@ -188,7 +188,7 @@ def test_nothing_is_refused() -> None:
 # --- settings ---
 
 
-@pytest.mark.parametrize("model", [m for m in MODELS if not isinstance(m.basis, Features)], ids=str)
+@pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("method", ["REML", "ML"])
 def test_the_slope_of_the_evidence_is_a_sum_over_partitions(model: Model, method: Method) -> None:
     rows = table(10.0)

@@ -40,6 +40,7 @@ from motet.learning.search import ROUNDING, Search, Step
 from motet.learning.slope_sums import Globals, slope_of, slope_sums
 from motet.learning.survey import Survey
 from motet.learning.tuning import Tuning, tuning_by
+from motet.model.basis import Features, Landmarks
 from motet.model.model import Model
 
 
@@ -119,16 +120,24 @@ class PartitionedSearch(Search):
         super().__init__(None, some.X, method, report, rows=sum(rows for rows, _, _ in counts))
 
     def value(self, components: Components) -> float:
-        solved = self._solved(components.searched)
+        solved = self._solved(self._searched(components))
         return -np.inf if solved is None else solved[0].evidence.log_evidence
 
     def _slope(self, components: Components) -> Slope | None:
-        solved = self._solved(components.searched)
+        solved = self._solved(self._searched(components))
         if solved is None:
             return None
         given = Globals.of(*solved, self.method)
         bias_rank = given.solution.posterior.factor.bias_rank if self.method == "REML" else 0
         return slope_of(self.passes.total(slope_sums, given), given, self.rows - bias_rank)
+
+    def _searched(self, components: Components) -> Model:
+        """The model to evaluate. Sums have derivatives through landmarks, and a few of them span a linear average."""
+        model, X = components.searched, self.some.X
+        if not isinstance(model.basis, Features):
+            return model
+        spread = np.where((std := X.std(axis=0)) > 0, std, 1.0)
+        return replace(model, basis=Landmarks(X.mean(axis=0) + np.vstack([np.zeros(len(spread)), np.diag(spread)])))
 
     def _solved(self, model: Model) -> tuple[Solution, Sums] | None:
         """All tasks; None if they cannot be solved, or if nothing but rounding is left of the outputs."""
