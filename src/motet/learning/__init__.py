@@ -5,6 +5,7 @@ chooses its settings. What is where:
 
     what is kept          triples, batches, information, admission, engine
     one model solved      system, evidence, predictions
+    long tasks            condensation, moments, sql
     settings by evidence  defaults, components, gradient, search, tuning
     data frames           frames, formula, regressor
     what comes out        results, description, effects, residuals, profiles, comparison, summary, tables
