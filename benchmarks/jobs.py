@@ -18,6 +18,7 @@ from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
 from benchmarks.page import page
+from benchmarks.partitions import huge, partitions
 from benchmarks.recovery import recovery
 from benchmarks.rows import rows, tune_rows  # noqa: F401
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
@@ -264,6 +265,8 @@ TABLE: list[Callable[[], list[Row]]] = [
     music_study,
     private_release,
     million,
+    partitions,
+    huge,
     recovery,
     service,
     workers,

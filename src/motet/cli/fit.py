@@ -114,13 +114,15 @@ def tune(
             survey = Survey.of(
                 dataset, fields, limit=sys.maxsize, skip_missing=skip_missing, advance=partial(report, READING)
             )
-            _, tuning, rows = tuned(survey, reg, report=report_step)
+            model, fitted, rows = tuned(survey, reg, report=report_step)
             counts = len(rows.y), len(rows.labels), survey.left_out
+            tuning, sigma2 = _settled(fitted.tuning_, *counts[:2]), fitted.sigma2_
         else:
             from motet.learning.cluster_tuning import tune_on_cluster
 
             tuning, counts = tune_on_cluster(dataset, fields, reg, dask, skip_missing=skip_missing, report=report_step)
-    found = _found(file.name, fields.inputs, counts, _settled(tuning, *counts[:2]))
+            model, sigma2 = tuning.model, tuning.model.sigma2 or tuning.noise_variance / tuning.model.lam
+    found = Found(file.name, fields.inputs, *counts, tuning, model, sigma2, tuning.log_evidence)
     _announce(found, as_json)
     if as_json:
         show(found.described())
@@ -241,12 +243,6 @@ def _settled(tuning: Tuning | None, rows: int, tasks: int) -> Tuning:
         of_tasks = f"{count(rows, 'row')} of {count(tasks, 'task')}"
         raise NoEvidence(f"{of_tasks} are too few, or too alike, to choose settings by: add rows")
     return tuning
-
-
-def _found(file: str, columns: Sequence[str], counts: tuple[int, int, int], tuning: Tuning) -> Found:
-    """Settings alone; σ² is the scale of the kernels that add up to 1."""
-    sigma2 = tuning.model.sigma2 or tuning.noise_variance / tuning.model.lam
-    return Found(file, columns, *counts, tuning, tuning.model, sigma2, tuning.log_evidence)
 
 
 def _fit_study(path: Path) -> tuple[Found, Disclosed]:

@@ -114,9 +114,10 @@ def fit_table(
     if model is None:
         advance = stages(report, READING)
         survey = Survey.of(dataset, fields, limit=tuning_rows, skip_missing=skip_missing, advance=advance)
-        model, tuning, sample = tuned(
+        model, fitted, sample = tuned(
             survey, regressor or MixedEffectRegressor(), landmarks=landmarks, report=report_step
         )
+        tuning = fitted.tuning_
     rows = partition_rows or rows_of_partition(model, len(fields.inputs))
     job = Job(dataset, fields, model, rows, skip_missing, report)
     done = None if dask is not None else _streamed(job, outputs)
@@ -165,8 +166,8 @@ def tuned(
     *,
     landmarks: int = defaults.LANDMARKS,
     report: Callable[[Step], None] | None = None,
-) -> tuple[Model, Tuning | None, Rows]:
-    """Settings chosen on the survey's sample, with a basis for all inputs of the table."""
+) -> tuple[Model, MixedEffectRegressor, Rows]:
+    """Settings chosen on the survey's sample, with a basis for all inputs of the table; and how they were found."""
     rows = survey.sample
     if not len(rows.y):
         raise EmptyData("nothing to learn: expected at least one complete row")
@@ -179,7 +180,7 @@ def tuned(
     if isinstance(regressor.basis, str):
         most = -1 if survey.has_many_inputs else defaults.MAX_GROWING_INPUTS
         model = replace(model, basis=defaults.basis("auto", model.common, survey.inputs, most=most, count=landmarks))
-    return model, fitted.tuning_, rows
+    return model, fitted, rows
 
 
 # --- one pass ---
