@@ -219,3 +219,14 @@ def test_settings_of_partitions_are_those_of_the_regressor() -> None:
     assert (search.rows, search.tasks) == (400, len(set(user.tolist())))
     assert tuning.log_evidence == pytest.approx(expected.log_evidence, rel=1e-8)
     assert tuning.noise_variance == pytest.approx(expected.noise_variance, rel=1e-4)
+
+
+def test_a_task_too_long_for_landmarks_is_refused_where_it_is_predicted() -> None:
+    """Its sums take what landmarks miss as noise."""
+    rng = np.random.default_rng(0)
+    model = Model(RBF(0.01), Linear(np.eye(2)), alpha=0.5, lam=0.1, basis=Landmarks([[0.0], [1.0]]), sigma2=1.0)
+    table = {"who": np.zeros(2001), "x": np.linspace(0.0, 1.0, 2001), "y": rng.normal(size=2001)}
+    fields = Fields("who", "y", ("x",))
+    solution, _ = solve_stream(iter([table]), model, fields)
+    with pytest.raises(InvalidData, match=r"at most 2000 different inputs on landmarks, got one of 2001"):
+        predictions(table, solution.release, fields)

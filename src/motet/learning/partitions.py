@@ -27,7 +27,7 @@ from motet.learning.information import EVIDENCE_SUMS, Information
 from motet.linalg import LowRankInverse, blas_limit, square
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import Shift, blocks, fold, without_inverse
+from motet.model.tasks import MAX_ROWS_WITH_MISSED, Shift, blocks, fold, without_inverse
 from motet.release.disclosed import Disclosed
 from motet.release.estimates import task_coefficients
 from motet.release.file import pack, unpack
@@ -155,6 +155,16 @@ def part_of(rows: Rows, sums: Sums) -> Part:
             refusal.tasks = rows.labels[stack.task[~np.isfinite(stack.log_det)]].tolist()
             raise refusal
     return Part(rows, inputs, input, stacks, F)
+
+
+def check_lengths(part: Part, basis: Basis) -> None:
+    """Refuse tasks so long that their sums take what the basis misses as noise: nothing else here does."""
+    longest = max((stack.h.shape[1] for stack in part.stacks), default=0)
+    if basis.misses and longest > MAX_ROWS_WITH_MISSED:
+        raise InvalidData(
+            f"expected tasks of at most {MAX_ROWS_WITH_MISSED} different inputs on landmarks, got one of {longest}: "
+            "take a linear average (basis Features), or predict and tune with MixedEffectRegressor"
+        )
 
 
 def _numbered_inputs(rows: Rows, sums: Sums) -> tuple[Array, Index, Array]:
@@ -303,6 +313,7 @@ def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part
     S = FΣFᵀ is taken over all inputs of the part, or by task, whichever is less work.
     """
     part = part_of(Rows.of(table, fields), Sums(release.model, fields))
+    check_lengths(part, release.basis)
     F = release.basis.columns(part.inputs)
     average, W = F @ release.theta, release.posterior.whitened(F)
     pairs = sum(stack.h.size * stack.h.shape[1] for stack in part.stacks)

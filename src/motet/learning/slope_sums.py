@@ -15,7 +15,7 @@ import numpy as np
 from motet.arrays import Array
 from motet.learning.evidence import Method, without_bias
 from motet.learning.gradient import Slope
-from motet.learning.partitions import Part, Rows, Solution, Sums, part_of
+from motet.learning.partitions import Part, Rows, Solution, Sums, check_lengths, part_of
 from motet.linalg import LowRankInverse, blas_limit
 from motet.model.derivatives import derivatives
 from motet.release.estimates import task_coefficients
@@ -73,6 +73,7 @@ class _Tasks:
 def slope_sums(rows: Rows, given: Globals) -> SlopeSums:
     """One partition's share."""
     part = part_of(rows, given.sums)
+    check_lengths(part, given.solution.release.basis)
     F = given.solution.release.basis.columns(part.inputs) if part.F is None else part.F
     model = given.sums.model
     count = (0 if model.common is None else len(model.common.theta)) + len(model.individual.theta)
