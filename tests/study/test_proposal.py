@@ -120,12 +120,22 @@ def test_one_length_for_many_inputs_has_an_end(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "pilot.csv", index=False)
     table = read(tmp_path / "pilot.csv")
     for inputs, ends in (("abcdefg", (0.3 * 7**0.5, 2 * 7**0.5)), ("ab", DEFAULT_BOUNDS)):
-        (model,) = starting_models(Pilot.read(table, Roles(client="client", target="y", inputs=tuple(inputs))))
-        smooth = [leaf for leaf, _ in leaves(model.individual) if type(leaf) is RBF]
-        assert [one.length_scale_bounds for one in smooth] == [pytest.approx(ends)]
-        assert model.common is not None
-        slopes = model.common.k1.k2
-        assert np.abs(np.array(slopes.center) - frame[list(inputs)].mean()).max() < 0.01  # also of large numbers
+        pilot = Pilot.read(table, Roles(client="client", target="y", inputs=tuple(inputs)))
+        alike, weighted = starting_models(pilot)
+        for model in (alike, weighted):
+            smooth = [leaf for leaf, _ in leaves(model.individual) if type(leaf) is RBF]
+            assert [one.length_scale_bounds for one in smooth] == [pytest.approx(ends)]
+            assert model.common is not None
+            center = np.array(model.common.k1.k2.center)
+            assert np.abs(center - frame[list(inputs)].mean()).max() < 0.01  # also of large numbers
+        assert alike.common is not None
+        assert weighted.common is not None
+        shares = np.array(alike.common.k1.k2.scale) / np.array(weighted.common.k1.k2.scale)
+        assert shares.max() == pytest.approx(1.0, rel=1e-3)
+        assert 0.09 < shares.min() < 0.9  # inputs that tell less have smaller slopes
+        for plain in starting_models(pilot, plain=True):
+            assert type(plain.individual) is ConstantKernel
+            assert not [leaf for leaf, _ in leaves(plain.common) if type(leaf) is RBF]
 
 
 def test_kernels_in_the_units_of_the_inputs() -> None:
