@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -272,7 +273,7 @@ def _fit_study(path: Path) -> tuple[Found, Disclosed]:
 
 @contextmanager
 def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
-    """A bar for each stage, with rows a second and the time left, at a terminal."""
+    """A bar for each stage, with rows a second and the time left, at a terminal; warnings are told as notes instead."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -281,7 +282,9 @@ def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
         TextColumn("rows, {task.fields[speed]} a second"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         bars: dict[str, TaskID] = {}
 
         def report(stage: str, rows: int) -> None:

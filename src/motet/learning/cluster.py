@@ -106,7 +106,7 @@ class Partitions:
 
     def map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """The function of every part, where it is; ``shared`` are its other arguments."""
-        arguments = [self.client.scatter(one, broadcast=True) for one in shared]
+        arguments = [self.client.scatter(one, broadcast=True, hash=False) for one in shared]
         return [self._delayed(_on_one_core)(function, part, *arguments) for part in self.parts]
 
     def added(self, values: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
@@ -223,7 +223,7 @@ def _write(partitions: Partitions, kind: str, path: Path, release: Disclosed) ->
     with unfinished(path) as folder:
         folder.mkdir(parents=True)
         names = [folder / f"part-{k:05d}.parquet" for k in range(len(partitions.parts))]
-        shared = partitions.client.scatter(release, broadcast=True)
+        shared = partitions.client.scatter(release, broadcast=True, hash=False)
         write = partitions._delayed(_written)
         written = [write(part, name, kind, shared, partitions.fields) for part, name in zip(partitions.parts, names)]
         partitions.compute(*written)
