@@ -70,15 +70,14 @@ def _wrong_requests(served: Program, token: str) -> None:
 
 
 def _failing_release(served: Program, operator: Client) -> None:
-    """An example that another program damaged; then it is as it was."""
+    """Another program damages an example, and a new publisher reads it; then it is as it was."""
 
     def overwrite(x: bytes) -> None:
         with closing(sqlite3.connect(served.study.with_suffix(".db"), timeout=END)) as database, database:
             database.execute("UPDATE examples SET x = ? WHERE x IS NOT NULL", (x,))
 
-    with served.operator() as other:
-        other.study()
     overwrite(b"abc")
+    served.kill_publisher()
     with pytest.raises(MotetError):
         operator.release_now()
     overwrite(struct.pack("<d", 0.5))
