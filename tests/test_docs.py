@@ -50,7 +50,6 @@ NOT_RUN = {  # pages that predict nothing while tests run, and why
     "postgresql": "a PostgreSQL of the reader's own; tests/store/test_postgresql.py and test_migrate.py have one",
     "reproduce": "the article's figures, which motet reproduce prints beside its own",
     "reliability": "promises and faults",
-    "scale": "a cluster and large files of the reader's own; its Python is run",
     "security": "promises and attacks",
 }
 NAMES = {command.__name__ for command, _ in COMMANDS}

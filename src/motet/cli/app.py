@@ -86,7 +86,7 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (
         fit,
         "motet fit visits.csv --out visits.safetensors\n"
-        "motet fit ratings.parquet --task user --target rating --inputs a,b,c --predictions fitted.parquet",
+        "motet fit ratings.parquet --client user --target y --predictions all.parquet",
     ),
     (evaluate, "motet evaluate study.toml pilot.csv --plot pilot.png\nmotet evaluate monday.safetensors visits.csv"),
     (reproduce, "motet reproduce --clients 600 --out report"),
