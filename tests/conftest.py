@@ -38,10 +38,13 @@ QUICK = (
     "study",
 )
 LONG = (
+    "fuzz",
     "test_wheel.py",
     "music",
     "web",
     "scenarios/test_kills.py",
+    "scenarios/test_database_faults.py",
+    "scenarios/test_many_servers.py",
     "scenarios/test_database_faults.py",
     "scenarios/test_client_faults.py",
     "test_docs.py",

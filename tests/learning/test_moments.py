@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,13 @@ def twins(name: str, bias: Any) -> tuple[Model, Engine, Moments, DenseGP]:
     return model, engine, Moments.of_rows(*rows), DenseGP(problem)
 
 
-@pytest.mark.parametrize("bias", ["none", "constant", "linear"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "bias"),
+    [pair for pair in product(MODELS, ["none", "constant", "linear"]) if pair != ("scaled", "linear")],
+)
 def test_moments_say_what_the_rows_say(name: str, bias: Any) -> None:
+    """All but a linear bias at inputs far from 0: without landmarks it is counted from there."""
     model, engine, moments, twin = twins(name, bias)
-    if name == "scaled" and bias == "linear":
-        pytest.skip("a linear bias without landmarks is counted from 0")
     assert len(moments.X) == sum(min(size, 3) for size in SIZES)
     total, expected = moments.information(model), engine.information()
     np.testing.assert_allclose(total.G, expected.G, rtol=1e-9, atol=1e-9 * np.abs(expected.G).max(initial=0.0))

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,10 @@ def world(folder: Path, text: str, *, rates: Callable[[], float] = time.monotoni
     now = [1000.0]
     store = Store(study.store_url)
     pin(store, study, now=now[0])
-    publisher = Publisher(Store(study.store_url), study, clock=lambda: now[0], **changes)
+    publishing = Store(study.store_url)
+    publisher = Publisher(publishing, study, clock=lambda: now[0], **changes)
     app = create_app(study, lambda: Service(study, store, hash_token("operator's"), clock=rates))
-    with running(app) as (url, loop), httpx.Client(base_url=url, timeout=END) as http:
+    with closing(publishing), running(app) as (url, loop), httpx.Client(base_url=url, timeout=END) as http:
         tokens: dict[str, str | None] = {"operator": "operator's", "garbage": "garbage"}
         found = World(http, loop, app.state.service, publisher, now, tokens, {})
         made = found.call("POST", "/v1/clients", "operator", json={"names": ["own", "another", "revoked"]}).json()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -106,8 +107,12 @@ class Partitions:
 
     def map(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
         """The function of every part, where it is; ``shared`` are its other arguments."""
-        arguments = [self.client.scatter(one, broadcast=True, hash=False) for one in shared]
+        arguments = [self.shared(one) for one in shared]
         return [self._delayed(_on_one_core)(function, part, *arguments) for part in self.parts]
+
+    def shared(self, value: Any) -> Any:
+        """A value for all workers. It is a part of the work, so a worker that dies takes nothing with it."""
+        return self._delayed(value, traverse=False, name=f"shared-{uuid4().hex}")
 
     def added(self, values: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
         """The sum of values on the workers, in a tree."""
@@ -119,7 +124,9 @@ class Partitions:
 
     def compute(self, *values: Any) -> list[Any]:
         """The values, here."""
-        with refusals():
+        import dask
+
+        with refusals(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GB"}):
             return list(self.client.gather(self.client.compute(list(values), retries=RETRIES)))
 
 
@@ -223,7 +230,7 @@ def _write(partitions: Partitions, kind: str, path: Path, release: Disclosed) ->
     with unfinished(path) as folder:
         folder.mkdir(parents=True)
         names = [folder / f"part-{k:05d}.parquet" for k in range(len(partitions.parts))]
-        shared = partitions.client.scatter(release, broadcast=True, hash=False)
+        shared = partitions.shared(release)
         write = partitions._delayed(_written)
         written = [write(part, name, kind, shared, partitions.fields) for part, name in zip(partitions.parts, names)]
         partitions.compute(*written)
