@@ -18,8 +18,8 @@ SECONDS_PER_CASE = 0.5  # after which, on average, a target is ended
 START_SECONDS = 600.0
 
 
-def one_target(name: str, cases: int, seed: int) -> None:
-    done = run(name, cases, seed)
+def one_target(name: str, cases: int, seed: int, *, shrink: bool) -> None:
+    done = run(name, cases, seed, shrink=shrink)
     print(
         f"{name:24} {done.cases:8,} cases {done.accepted:8,} accepted {done.seconds:7.0f} s of CPU "
         f"{done.growth / 2**20:6.0f} MB more",
@@ -54,10 +54,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     parser.add_argument("--only", choices=TARGETS)
+    parser.add_argument("--shrink", action="store_true", help="make a failing case small")
     chosen = parser.parse_args()
     if chosen.only is None:
         return all_targets(chosen.cases, chosen.seed)
-    one_target(chosen.only, chosen.cases, chosen.seed)
+    one_target(chosen.only, chosen.cases, chosen.seed, shrink=chosen.shrink)
     return 0
 
 

@@ -323,6 +323,7 @@ def databases(folder: Path) -> Reader:
         for old in folder.glob("study.db*"):
             old.unlink()
         path.write_bytes(case if isinstance(case, bytes) else whole)
+        path.chmod(0o600)  # else each opening warns
         if not isinstance(case, bytes):
             _overwrite(path, *case)
         verify(study, silent)

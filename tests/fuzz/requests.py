@@ -172,7 +172,8 @@ class Visitor:
         with self._connect() as connection, suppress(ConnectionError):
             connection.sendall(data)
             select.select([connection], [], [], QUIET_SECONDS)
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the server has closed it already
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(65536):
                 answer += part
         return answer

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from motet.errors import InvalidStudy
 from motet.study.schema import File
 from motet.study.study import Study
-from tests.study.studies import DESIGN, NAMED, SHORT, changed, load, refused
+from tests.study.studies import DESIGN, NAMED, SHORT, VISITS, changed, load, refused
 
 REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("study.name", {'"Curves"': '" "'}, 'expected a name, one line of text such as "Music taste", got " "'),
@@ -209,3 +209,9 @@ def test_junk_is_refused_in_one_line_or_loads(tmp_path: Path, text: str, place: 
     assert line.startswith("study.toml, ")
     assert len(line.splitlines()) == 1
     assert study is None or study.contradicts(study.pinned()) is None
+
+
+@pytest.mark.parametrize("name", ["[]", "{ a = 1 }", "1", "2024-01-01"])
+def test_a_column_whose_name_is_no_text_is_refused(tmp_path: Path, name: str) -> None:
+    line = refused(tmp_path, changed(VISITS, {'name = "hours"': f"name = {name}"}))
+    assert line.startswith("study.toml, inputs.columns: ")

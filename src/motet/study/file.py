@@ -130,6 +130,8 @@ def _check_table(table: TableSection, inputs: Inputs) -> None:
         if list(roles.values()).count(column) > 1 or is_other:
             raise InvalidStudy(f"expected a column of its own, got {brief(column)}", where=f"table.{key}")
     for name in (column.get("name") for column in inputs.columns or ()):
+        if not isinstance(name, str):
+            continue  # refused with the column
         if name in OTHER_COLUMNS or name in roles.values():
             key = next((f"table.{key}" for key, column in roles.items() if column == name), "")
             advice = f"rename it, or set {key}" if key else "rename it"
