@@ -38,7 +38,6 @@ QUICK = (
     "study",
 )
 LONG = (
-    "fuzz",
     "test_wheel.py",
     "music",
     "web",
