@@ -38,6 +38,7 @@ QUICK = (
     "study",
 )
 LONG = (
+    "fuzz",
     "test_wheel.py",
     "music",
     "web",

@@ -39,7 +39,7 @@ def run(name: str, cases: int, first_seed: int, *, shrink: bool = False) -> Outc
         place = MEMORY if MEMORY.is_dir() else None
         with tempfile.TemporaryDirectory(dir=place) as folder, TARGETS[name].open(Path(folder)) as reader:
             counts = run_round(reader, min(CASES_PER_ROUND, cases - done), first_seed + number, shrink=shrink)
-        done, accepted, number = done + sum(counts), accepted + counts[True], number + 1
+        done, accepted, number = done + sum(counts.values()), accepted + counts[True], number + 1
         gc.collect()
         first_bytes = first_bytes or resident_bytes()
         assert resident_bytes() - first_bytes <= GROWTH_BYTES, f"memory grew in {done} cases"
