@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 ARGS ?=
+# The environment is installed without bytecode: the first program that imports a module writes it, and the others read it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check fuzz bench soak docs lock clean
 

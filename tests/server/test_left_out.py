@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -102,8 +103,9 @@ def test_a_restart_keeps_it_and_a_new_publisher_finds_it_again(exact: World) -> 
     store(exact, "own", [1e10, 1e10 + 1], 0.01)
     exact.release()
     study = exact.service.study
-    exact.publisher = Publisher(Store(study.store_url), study, clock=lambda: exact.now[0])
-    assert exact.release() == 2
+    with closing(Store(study.store_url)) as store_of_the_next:
+        exact.publisher = Publisher(store_of_the_next, study, clock=lambda: exact.now[0])
+        assert exact.release() == 2
     assert exact.call("GET", "/v1/me", "own").json()["left_out"] == UNUSABLE
 
 

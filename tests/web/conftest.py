@@ -18,8 +18,9 @@ from tests.web.visitor import Visitor, release_now
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for the session: while Playwright is there, nothing else has an event loop in this thread."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no Chromium on this machine: install Debian's package chromium")
