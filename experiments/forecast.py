@@ -39,7 +39,7 @@ RELEASES, JOINING = 5, 1000  # of one budget, while so many clients join
 GOAL = 0.10
 COUNTS = (2, 3, 5, 7, 8, 9, 12, 20)  # values of a client
 PRECISION = 0.02  # standard error of an error, as a share of it
-SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 8, 12, 100, 2, 16
+SEEDS_PER_ROUND, MIN_ROUNDS, MAX_ROUNDS, NOISES, OTHERS = 8, 25, 100, 2, 16
 ERRORS = {"observation": "new observations", "function": "a client's function", "average": "the average"}
 
 
