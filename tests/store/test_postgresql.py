@@ -161,6 +161,17 @@ def test_writers_of_many_processes_lose_nothing_and_count_nothing_twice(postgres
         store.close()
 
 
+def test_a_connection_that_a_thread_has_while_the_store_closes_is_closed_by_it(postgres_url: str) -> None:
+    store = Store(postgres_url)
+    with store.snapshot() as late:
+        driver = late.connection.driver_connection
+        store.close()
+        assert late.exec_driver_sql("SELECT 1").scalar() == 1
+        assert driver is not None
+        assert not driver.closed
+    assert driver.closed
+
+
 @pytest.mark.parametrize("code", ["40001", "40P01"])
 def test_a_transaction_that_others_undid_is_tried_again(pg_store: Store, code: str) -> None:
     (ann,) = enrolled(pg_store, "ann")

@@ -262,6 +262,7 @@ class PostgreSQL(Dialect):
             connect_args=postgresql.connect_options(url),
         )
         postgresql.bound_waits(engine, postgresql.ANSWER_SECONDS)
+        postgresql.close_late(engine)
         return engine
 
     def open_read_only(self, url: URL) -> Engine:

@@ -7,6 +7,7 @@ is removed. An owner of tables may have them written anew; only whoever runs the
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -91,6 +92,13 @@ def bound_waits(engine: Engine, seconds: float) -> None:
             return done.value
 
     event.listen(engine, "do_connect", lambda _, __, given, named: BoundedDriver.connect(*given, **named))
+
+
+def close_late(engine: Engine) -> None:
+    """A connection that a thread still has when the engine is disposed of is closed when it is given back, not kept."""
+    disposed = threading.Event()
+    event.listen(engine, "engine_disposed", lambda _: disposed.set())
+    event.listen(engine, "checkin", lambda _, record: record.invalidate() if disposed.is_set() else None)
 
 
 def code(error: BaseException) -> str:
