@@ -74,9 +74,9 @@ def score(y: Array, mean: Any, std: Any) -> Array:
 
 @pytest.mark.slow
 def test_bands_cover() -> None:
-    """90 % bands of observations, known and new tasks, over ten simulations."""
+    """90 % bands of observations, known and new tasks, over five simulations."""
     inside: list[Array] = []
-    for seed in range(10):
+    for seed in range(5):
         X, y, task = curves(seed, tasks=34)
         train = (task < 30) & (np.arange(len(y)) % 4 > 0)
         reg = MixedEffectRegressor().fit(X[train], y[train], task=task[train])

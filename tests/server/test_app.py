@@ -6,7 +6,9 @@ import html
 import json
 import logging
 import struct
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -285,6 +287,25 @@ def test_an_empty_operator_token_in_the_environment_is_none(tmp_path: Path, monk
     assert first == OperatorToken(hash_token(shown_tokens[0]), shown_tokens[0])
     assert operator_token(store, chosen_token(), shown_tokens.append) == OperatorToken(first.hash)
     store.close()
+
+
+@pytest.mark.usefixtures("backend")
+def test_servers_that_start_at_once_show_one_operator_token(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(EXACT, encoding="utf-8")
+    url, shown_tokens = Study.load(tmp_path / "study.toml").store_url, list[str]()
+
+    def show(token: str) -> None:
+        shown_tokens.append(token)
+        time.sleep(0.2)  # before it is stored
+
+    def start(_: int) -> OperatorToken:
+        with closing(Store(url)) as store:
+            return operator_token(store, None, show)
+
+    with ThreadPoolExecutor(4) as pool:
+        started = list(pool.map(start, range(4)))
+    assert len(shown_tokens) == 1
+    assert {one.hash for one in started} == {hash_token(shown_tokens[0])}
 
 
 @pytest.mark.parametrize("token", ["abc", "fifteen-letters", "sixteen letters and spaces", "sixteen-lettérs-and-more"])

@@ -236,6 +236,7 @@ def operator_token(store: Store, token: str | None, show: Callable[[str], None])
     """The one that was chosen, or else of an earlier start, or made now and shown."""
     new = None
     with store.transaction() as connection:
+        store.lock_setup(connection)
         stored = operator_hash(connection)
         if token is None and stored is not None:
             return OperatorToken(stored)

@@ -95,6 +95,10 @@ class Store:
         except SQLAlchemyError as error:
             raise self.unavailable(error) from error
 
+    def lock_setup(self, connection: Connection) -> None:
+        """Until this transaction ends, no other server that starts gets past this line."""
+        self._dialect.lock_setup(connection)
+
     def is_conflict(self, error: SQLAlchemyError) -> bool:
         """Whether a transaction was undone because of others, and is to be tried again."""
         return self._dialect.is_conflict(error)
