@@ -73,7 +73,7 @@ class Leg:
         self.figures = Figures(policy, "PostgreSQL" if url else "SQLite")
 
     def run(self, kills: int) -> None:
-        """At most so many, at random moments of its time."""
+        """So many at random moments of its time, and of half as long again where starts are slow."""
         with parts(self._study) as running:
             senders = enrolled(running, self._seed)
             others = self._others(running)
@@ -111,10 +111,10 @@ class Leg:
 
     def _kill(self, place: Parts, workers: list[Worker], until: float, kills: int) -> None:
         """Pauses are random, and as long as the time that is left allows besides the kills."""
-        busy = 0.0  # seconds that a kill and the start after it take, on average
-        while (done := self.figures.kills.total()) < kills and time.monotonic() < until:
+        busy, end = 0.0, until + self._seconds / 2  # busy: seconds that a kill and the start after it take, on average
+        while (done := self.figures.kills.total()) < kills and time.monotonic() < end:
             mean = (until - time.monotonic()) / (kills - done) - busy
-            self._wait(workers, min(time.monotonic() + self._rng.exponential(max(mean, MIN_PAUSE_SECONDS)), until))
+            self._wait(workers, min(time.monotonic() + self._rng.exponential(max(mean, MIN_PAUSE_SECONDS)), end))
             begun = time.monotonic()
             self._kill_one(place)
             busy += 0.2 * (time.monotonic() - begun - busy)
