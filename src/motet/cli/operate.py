@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shlex
 import signal
@@ -69,6 +70,8 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
+    gc.disable()  # until it serves: imports make a million objects, of which nearly all stay
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # scikit-learn would import it; no server needs it
     from motet.server.serve import serve as run
 
     run(

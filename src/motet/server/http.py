@@ -47,7 +47,7 @@ def http_server(
         ssl_keyfile=keyfile,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    gc.collect()
     gc.freeze()  # modules stay: collections need not walk through them,
     gc.set_threshold(20_000)  # nor come with every request
+    gc.enable()
     return Server(config, listening, ready, until)

@@ -21,6 +21,7 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -28,13 +29,15 @@ from motet.errors import InvalidStore, InvalidStudy, MotetError
 from motet.release.disclosed import Disclosed
 from motet.server.children import Child, running
 from motet.server.http import http_server, listener
-from motet.server.loading import Loaded, load_table
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.metrics import METRICS_FOLDER
 from motet.store import pins, releases
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
 from motet.store.store import Store, is_shared
 from motet.study.study import Study
+
+if TYPE_CHECKING:
+    from motet.server.loading import Loaded
 
 LOG = logging.getLogger("motet")
 MIN_TOKEN_LETTERS = 16  # of an operator's token that was not made here
@@ -91,6 +94,8 @@ def serve(
         token = operator_token(store, chosen, show_token)
         loaded = None
         if data is not None:
+            from motet.server.loading import load_table  # brings packages of clients
+
             loaded = load_table(store, study, data, tokens or tokens_beside(path), now=time.time())
             LOG.info(loaded.text)
             not_fixed = study.not_fixed(loaded.fixed)
