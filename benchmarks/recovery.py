@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -29,6 +31,7 @@ from motet.study.study import Study
 
 READY_SECONDS, RELEASE_SECONDS = 2.0, 20.0  # goals
 WAIT_SECONDS = 300.0
+MORE_STARTS = 4
 
 
 @dataclass(frozen=True)
@@ -92,21 +95,40 @@ def _recovery(database: str) -> Recovery:
 
 
 def _started(path: Path, url: str) -> Recovery:
+    """Of several starts, readiness is the median; only the first has a release to make."""
+    with _serving(path) as served:
+        starts = [_ready(served, url)]
+        release = _until(lambda: bool((_answer(f"{url}/v1/study") or {}).get("version"))) - served.begin
+        (publisher,) = psutil.Process(served.pid).children()
+        release_cpu, memory = _cpu_seconds(publisher.pid), (_peak(served.pid), _peak(publisher.pid))
+    for _ in range(MORE_STARTS):
+        with _serving(path) as served:
+            starts.append(_ready(served, url))
+    ready, ready_cpu = map(median, zip(*starts))
+    return Recovery(ready, release, ready_cpu, release_cpu, *memory)
+
+
+class Started(NamedTuple):
+    begin: float
+    pid: int
+
+
+@contextmanager
+def _serving(path: Path) -> Iterator[Started]:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     environment = {"MOTET_OPERATOR_TOKEN": OPERATOR, "OPENBLAS_NUM_THREADS": "1"}
-    begin = time.perf_counter()
-    command = [sys.executable, "-m", "motet", "serve", str(path)]
+    command, begin = [sys.executable, "-m", "motet", "serve", str(path)], time.perf_counter()
     served = subprocess.Popen(command, env=psutil.Process().environ() | environment, **quiet)  # type: ignore[call-overload]
     try:
-        ready = _until(lambda: _answer(f"{url}/readyz") is not None) - begin
-        ready_cpu = _cpu_seconds(served.pid)
-        release = _until(lambda: bool((_answer(f"{url}/v1/study") or {}).get("version"))) - begin
-        (publisher,) = psutil.Process(served.pid).children()
-        release_cpu = _cpu_seconds(publisher.pid)
-        return Recovery(ready, release, ready_cpu, release_cpu, _peak(served.pid), _peak(publisher.pid))
+        yield Started(begin, served.pid)
     finally:
         served.terminate()
         served.wait(30)
+
+
+def _ready(served: Started, url: str) -> tuple[float, float]:
+    """Seconds until it answers, and of them those of a core."""
+    return _until(lambda: _answer(f"{url}/readyz") is not None) - served.begin, _cpu_seconds(served.pid)
 
 
 def _until(condition: Callable[[], bool]) -> float:
