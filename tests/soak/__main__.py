@@ -1,4 +1,4 @@
-"""``python -m tests.soak [--minutes 30] [--kills 200] [--write]``: ``--write`` puts the figures into the docs."""
+"""``python -m tests.soak [--minutes 30] [--kills 200] [--only NAME] [--write]``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,24 +20,25 @@ from rich.console import Console
 from tests.postgres import binaries, cluster
 from tests.soak.leg import Figures, Leg
 
-POLICIES = ("exact", "private")
+POLICIES, DATABASES = ("exact", "private"), ("SQLite", "PostgreSQL")
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->\n", "<!-- soak: end -->\n"
 CALLS = ("send", "replace", "remove", "forget", "download", "stream", "release", "verify")
 
 
-def soak(minutes: float, kills: int, console: Console) -> list[Figures]:
-    """Each policy on each database in turn, each with a quarter of the time and, of its database, half of the kills."""
+def soak(minutes: float, kills: int, databases: Sequence[str], console: Console) -> list[Figures]:
+    """Each policy on each database in turn, each with as much of the time and, of its database, half of the kills."""
     folder, done = Path(tempfile.mkdtemp(prefix="motet-soak-")), []
     bin = binaries()
     assert bin is not None, "there is no PostgreSQL: install Debian's postgresql"
     try:
         with cluster(bin) as postgres:
-            for k, (database, policy) in enumerate((d, p) for d in ("SQLite", "PostgreSQL") for p in POLICIES):
+            for k, (database, policy) in enumerate((d, p) for d in databases for p in POLICIES):
                 own = folder / f"{database}-{policy}"
                 own.mkdir()
                 url = postgres.url(postgres.create()) if database == "PostgreSQL" else ""
-                leg = Leg(own, policy, minutes * 60 / 4, cluster=postgres if url else None, url=url, seed=1000 * k)
+                seconds = minutes * 60 / len(databases) / len(POLICIES)
+                leg = Leg(own, policy, seconds, cluster=postgres if url else None, url=url, seed=1000 * k)
                 with console.status(f"{database}, {policy}"):
                     leg.run(kills // 2)
                 done.append(leg.figures)
@@ -88,20 +90,22 @@ def _absences(one: Figures) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.soak", description="Mixed load with kills on both databases.")
     parser.add_argument("--minutes", type=float, default=30.0, help="in all")
-    parser.add_argument("--kills", type=int, default=200, help="at most, on each database; fewer if they take longer")
-    parser.add_argument("--write", action="store_true", help="into docs/reliability.md")
+    parser.add_argument("--kills", type=int, default=200, help="on each database; fewer if they take long")
+    parser.add_argument("--only", choices=DATABASES, help="one database, which gets all of the time")
+    parser.add_argument("--write", action="store_true", help="into docs/reliability.md; both databases")
     chosen, console = parser.parse_args(), Console()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left of its processes
-    done = soak(chosen.minutes, chosen.kills, console)
+    databases = DATABASES if chosen.only is None else (chosen.only,)
+    done = soak(chosen.minutes, chosen.kills, databases, console)
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    total = {name: sum(one.kills.total() for one in done if one.database == name) for name in ("SQLite", "PostgreSQL")}
+    total = {name: sum(one.kills.total() for one in done if one.database == name) for name in databases}
+    kills = ", ".join(f"{number} kills on {name}" for name, number in total.items())
     text = (
-        f"`make soak MINUTES={chosen.minutes:g}`, {today}: {total['SQLite']} kills on SQLite, {total['PostgreSQL']} on "
+        f"`make soak MINUTES={chosen.minutes:g}`, {today}: {kills}. {platform.system()}, {machine(1)}\n\n{table(done)}"
     )
-    text += f"PostgreSQL. {platform.system()}, {machine(1)}\n\n{table(done)}"
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-    if chosen.write:
+    if chosen.write and chosen.only is None:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}{text}{END}{rest.split(END)[1]}", encoding="utf-8")
 
