@@ -74,10 +74,14 @@ def versions(name: str) -> dict[str, str]:
         return {}
     if name == R:
         code = 'cat(R.version.string, ", lme4 ", as.character(packageVersion("lme4")), sep = "")'
-        done = subprocess.run([environment.program, "-e", code], capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(
+            [environment.program, "-e", code], capture_output=True, text=True, check=True, timeout=120
+        )
         return {"": done.stdout.strip()}
     packages = [pin.split("=")[0].split("[")[0] for pin in PINS[name]]
-    code = "import json, sys; from importlib.metadata import version as v; print(json.dumps([v(p) for p in sys.argv[1:]]))"
+    code = (
+        "import json, sys; from importlib.metadata import version as v; print(json.dumps([v(p) for p in sys.argv[1:]]))"
+    )
     command = [environment.program, "-c", code, *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return dict(zip(packages, json.loads(done.stdout)))

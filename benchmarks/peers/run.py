@@ -24,7 +24,8 @@ SNIPPETS = HERE / "snippets"
 PATIENCE = 5  # wall clock over processor time, on a machine that does other things as well
 POLL_SECONDS = 0.1
 REASON_LENGTH = 160
-THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+VARIABLES = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+VARIABLES |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # nothing is reported to anybody
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def run(snippets: str, function: str, environment: str, data: Mapping[str, Array
 
 def _write_csv(folder: Path, data: Mapping[str, Array]) -> None:
     for file, is_new in (("train.csv", False), ("new.csv", True)):
-        columns = {name.removesuffix("_new"): values for name, values in data.items() if name.endswith("_new") == is_new}
+        columns = {
+            name.removesuffix("_new"): values for name, values in data.items() if name.endswith("_new") == is_new
+        }
         rows = np.column_stack(list(columns.values()))
         np.savetxt(folder / file, rows, fmt="%.17g", delimiter=",", header=",".join(columns), comments="")
 
@@ -70,13 +73,15 @@ def _write_csv(folder: Path, data: Mapping[str, Array]) -> None:
 def _read(folder: Path, megabytes: float) -> Outcome:
     measured = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
     binary = folder / "predicted.npy"
-    predicted = np.load(binary, allow_pickle=False) if binary.exists() else np.loadtxt(folder / "predicted.csv", ndmin=1)
+    predicted = (
+        np.load(binary, allow_pickle=False) if binary.exists() else np.loadtxt(folder / "predicted.csv", ndmin=1)
+    )
     return Outcome(measured["seconds"], max(measured["megabytes"], megabytes), predicted)
 
 
 def _watch(command: list[str], folder: Path, environment: str, limits: Limits) -> tuple[str, float]:
     """Why a process was ended or failed, or nothing; and the most memory that it and its children were seen with."""
-    variables = os.environ | THREADS
+    variables = os.environ | VARIABLES
     if environment != OWN:
         variables.pop("PYTHONPATH", None)  # ours is not theirs
     begin, peak, seen = time.monotonic(), 0.0, list[psutil.Process]()

@@ -35,6 +35,9 @@ def scikit_learn(X: Array, y: Array, task: Array, X_new: Array, task_new: Array)
     from sklearn.gaussian_process.kernels import Kernel
 
     class ByTask(Kernel):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
         def __call__(self, X: Array, Z: Array | None = None, eval_gradient: bool = False) -> Array:  # noqa: ARG002
             Z = X if Z is None else Z
             products = X[:, :-1] @ Z[:, :-1].T

@@ -28,7 +28,7 @@ def statsmodels(s: Array, d: Array, y: Array, s_new: Array, d_new: Array) -> Arr
     parts = {"s": "0 + C(s)", "d": "0 + C(d)"}
     fitted = smf.mixedlm("y ~ 1", data, groups="one", re_formula="0", vc_formula=parts).fit(reml=False)
     effects = fitted.random_effects[1]
-    both = [effects[f"s[C(s)[{a}]]"] + effects[f"d[C(d)[{b}]]"] for a, b in zip(s_new, d_new)]
+    both = [effects.get(f"s[C(s)[{a}]]", 0.0) + effects.get(f"d[C(d)[{b}]]", 0.0) for a, b in zip(s_new, d_new)]
     return fitted.fe_params.iloc[0] + np.array(both)
 
 

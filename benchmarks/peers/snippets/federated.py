@@ -9,7 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from motet.arrays import Array
 
-ROUNDS, STEPS, RATE = 30, 5, 0.1
+ROUNDS, STEPS, RATE = 30, 5, 0.1  # of averaging, and of descent between
+TUNING_ROUNDS = 4  # of each client alone
 
 
 def motet(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -> Array:
@@ -25,18 +26,35 @@ def motet(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) ->
 
 
 def averaging(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -> Array:  # noqa: ARG001
-    rows = [np.flatnonzero(client == k) for k in np.unique(client)]
+    def descend(w: Array, own: Array) -> Array:
+        for _ in range(STEPS):
+            w = w - RATE * Z[own].T @ (Z[own] @ w - y[own]) / own.sum()
+        return w
+
     Z = np.column_stack([np.ones(len(X)), X])
+    clients = [client == k for k in np.unique(client)]
     weights = np.zeros(Z.shape[1])
     for _ in range(ROUNDS):
-        local = []
-        for own in rows:
-            w = weights.copy()
-            for _ in range(STEPS):
-                w -= RATE * Z[own].T @ (Z[own] @ w - y[own]) / len(own)
-            local.append(w)
-        weights = np.average(local, axis=0, weights=[len(own) for own in rows])
+        weights = np.average([descend(weights, own) for own in clients], axis=0, weights=[own.sum() for own in clients])
     return weights[0] + X_new @ weights[1:]
+
+
+def fine_tuning(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -> Array:
+    def descend(w: Array, own: Array) -> Array:
+        for _ in range(STEPS):
+            w = w - RATE * Z[own].T @ (Z[own] @ w - y[own]) / own.sum()
+        return w
+
+    Z = np.column_stack([np.ones(len(X)), X])
+    clients = {k: client == k for k in np.unique(client)}
+    sizes = [own.sum() for own in clients.values()]
+    weights = np.zeros(Z.shape[1])
+    for _ in range(ROUNDS):
+        weights = np.average([descend(weights, own) for own in clients.values()], axis=0, weights=sizes)
+    tuned = dict.fromkeys(clients, weights)
+    for _ in range(TUNING_ROUNDS):
+        tuned = {k: descend(tuned[k], own) for k, own in clients.items()}
+    return np.array([tuned[k][0] + x @ tuned[k][1:] for k, x in zip(client_new, X_new)])
 
 
 def flower(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -> Array:  # noqa: ARG001
