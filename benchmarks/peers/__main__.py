@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -60,7 +60,7 @@ def _measure(comparison: Comparison, limits: Limits, console: Console) -> list[R
 
 
 def write(
-    measured: dict[str, tuple[Comparison, Sequence[Result]]],
+    measured: Mapping[str, tuple[Comparison, Sequence[Result]]],
     limits: Limits,
     path: Path = RESULTS,
     figure: Path = FIGURE,

@@ -94,7 +94,7 @@ def markdown(measured: Mapping[str, tuple[Comparison, Sequence[Result]]], limits
         "",
     ]
     for comparison, results in measured.values():
-        text += [f"## {comparison.title}", "", *table(comparison, results).markdown()]
+        text += [f"### {comparison.title}", "", *table(comparison, results).markdown()]
         text += [f"Ahead of Motet, by {comparison.size}:", "", *(f"- {line}." for line in wins(results)), ""]
         text += [comparison.why, ""]
     return "\n".join([*text, "<!-- --8<-- [end:table] -->"]) + "\n"

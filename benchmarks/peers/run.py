@@ -39,6 +39,7 @@ class Outcome:
     """Processor time, peak memory and predictions; or the reason why there are none."""
 
     seconds: float = 0.0
+    all_seconds: float = 0.0  # of all processes, with imports and reading
     megabytes: float = 0.0
     predicted: Array | None = None
     reason: str = ""
@@ -57,8 +58,8 @@ def run(snippets: str, function: str, environment: str, data: Mapping[str, Array
         else:
             np.savez(folder / "data.npz", **data)  # type: ignore[arg-type]
             command = [where.program, "-P", str(HERE / "worker.py"), str(SNIPPETS / f"{snippets}.py")]
-        reason, megabytes = _watch([*command, function, str(folder)], folder, environment, limits)
-        return Outcome(reason=reason) if reason else _read(folder, megabytes)
+        reason, seconds, megabytes = _watch([*command, function, str(folder)], folder, environment, limits)
+        return Outcome(reason=reason) if reason else _read(folder, seconds, megabytes)
 
 
 def _write_csv(folder: Path, data: Mapping[str, Array]) -> None:
@@ -70,38 +71,37 @@ def _write_csv(folder: Path, data: Mapping[str, Array]) -> None:
         np.savetxt(folder / file, rows, fmt="%.17g", delimiter=",", header=",".join(columns), comments="")
 
 
-def _read(folder: Path, megabytes: float) -> Outcome:
+def _read(folder: Path, seconds: float, megabytes: float) -> Outcome:
     measured = json.loads((folder / "measured.json").read_text(encoding="utf-8"))
     binary = folder / "predicted.npy"
     predicted = (
         np.load(binary, allow_pickle=False) if binary.exists() else np.loadtxt(folder / "predicted.csv", ndmin=1)
     )
-    return Outcome(measured["seconds"], max(measured["megabytes"], megabytes), predicted)
+    return Outcome(measured["seconds"], seconds, max(measured["megabytes"], megabytes), predicted)
 
 
-def _watch(command: list[str], folder: Path, environment: str, limits: Limits) -> tuple[str, float]:
-    """Why a process was ended or failed, or nothing; and the most memory that it and its children were seen with."""
+def _watch(command: list[str], folder: Path, environment: str, limits: Limits) -> tuple[str, float, float]:
+    """Why a process was ended or failed, or nothing; processor time and peak memory of it and its children together."""
     variables = os.environ | VARIABLES
     if environment != OWN:
         variables.pop("PYTHONPATH", None)  # ours is not theirs
-    begin, peak, seen = time.monotonic(), 0.0, list[psutil.Process]()
+    begin, peak, seen, used = time.monotonic(), 0.0, list[psutil.Process](), dict[int, float]()
     with (folder / "output").open("wb") as output:
         settings = {"stdout": output, "stderr": subprocess.STDOUT, "cwd": folder if environment != OWN else ROOT}
         process = subprocess.Popen(command, env=variables, start_new_session=True, **settings)  # type: ignore[call-overload]
         reason = ""
         while process.poll() is None and not reason:
             seen = _family(process.pid) or seen
-            seconds, megabytes = _usage(seen)
-            peak = max(peak, megabytes)
+            peak = max(peak, megabytes := _usage(seen, used))
             if megabytes > limits.megabytes:
                 reason = f"more than {limits.megabytes:,.0f} MB"
-            elif seconds > limits.seconds or time.monotonic() - begin > PATIENCE * limits.seconds:
+            elif sum(used.values()) > limits.seconds or time.monotonic() - begin > PATIENCE * limits.seconds:
                 reason = f"more than {limits.seconds:g} s"
             time.sleep(POLL_SECONDS)
         _end(process, seen)
     if not reason and process.returncode:
         reason = _last_line(folder / "output") or f"ended with code {process.returncode}"
-    return reason, peak
+    return reason, sum(used.values()), peak
 
 
 def _family(pid: int) -> list[psutil.Process]:
@@ -111,14 +111,15 @@ def _family(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _usage(processes: list[psutil.Process]) -> tuple[float, float]:
-    seconds = megabytes = 0.0
+def _usage(processes: list[psutil.Process], used: dict[int, float]) -> float:
+    """Megabytes in all; the processor time of each is written to ``used``, where it stays after the process ended."""
+    megabytes = 0.0
     for process in processes:
         with suppress(psutil.Error):
             times = process.cpu_times()
-            seconds += times.user + times.system
+            used[process.pid] = times.user + times.system
             megabytes += process.memory_info().rss / 2**20
-    return seconds, megabytes
+    return megabytes
 
 
 def _end(process: subprocess.Popen[bytes], seen: list[psutil.Process]) -> None:

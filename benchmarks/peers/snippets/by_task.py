@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def motet(X: Array, y: Array, task: Array, X_new: Array, task_new: Array) -> Arr
     from motet import MixedEffectRegressor
     from motet.kernels import RBF, ConstantKernel, DotProduct
 
-    kernels: dict[str, Any] = {"common": ConstantKernel(np.e) * RBF(1.0), "individual": DotProduct(0.0)}
+    kernels: dict[str, Any] = {"common": ConstantKernel(math.e) * RBF(1.0), "individual": DotProduct(0.0)}
     reg = MixedEffectRegressor(**kernels, alpha=ALPHA, lam=LAM, bias="none", basis=None, optimizer=None)
     return reg.fit(X, y, task=task).predict(X_new, task=task_new)
 
@@ -44,7 +45,7 @@ def scikit_learn(X: Array, y: Array, task: Array, X_new: Array, task_new: Array)
             return ALPHA * np.exp(products) + (1 - ALPHA) * (X[:, -1:] == Z[:, -1]) * products
 
         def diag(self, X: Array) -> Array:
-            return ALPHA * np.e + (1 - ALPHA) * (X[:, :-1] ** 2).sum(axis=1)
+            return ALPHA * math.e + (1 - ALPHA) * (X[:, :-1] ** 2).sum(axis=1)
 
         def is_stationary(self) -> bool:
             return False
@@ -77,7 +78,7 @@ def gpytorch(X: Array, y: Array, task: Array, X_new: Array, task_new: Array) -> 
     likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
     process = Process(rows, torch.from_numpy(y), likelihood).double()
     likelihood.noise = LAM
-    process.common.outputscale, process.common.base_kernel.lengthscale = ALPHA * np.e, 1.0
+    process.common.outputscale, process.common.base_kernel.lengthscale = ALPHA * math.e, 1.0
     process.linear.variance, process.same_task.lengthscale = 1 - ALPHA, 0.01
     process.eval()
     exact = gpytorch.settings.max_cholesky_size(100_000)

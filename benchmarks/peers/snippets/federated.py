@@ -68,7 +68,7 @@ def flower(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -
     rounds, steps, rate, weights = ROUNDS, STEPS, RATE, list[Any]()
     clients, server = ClientApp(), ServerApp()
 
-    @clients.train()
+    @clients.train()  # type: ignore[untyped-decorator]
     def train(message: Any, context: Any) -> Any:
         own = client == context.node_config["partition-id"]
         w = message.content["arrays"].to_numpy_ndarrays()[0].copy()
@@ -77,7 +77,7 @@ def flower(X: Array, y: Array, client: Array, X_new: Array, client_new: Array) -
         sent = {"arrays": ArrayRecord([w]), "metrics": MetricRecord({"num-examples": int(own.sum())})}
         return Message(content=RecordDict(sent), reply_to=message)
 
-    @server.main()
+    @server.main()  # type: ignore[untyped-decorator]
     def main(grid: Any, context: Any) -> None:  # noqa: ARG001
         strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=len(np.unique(client)))
         result = strategy.start(grid, ArrayRecord([np.zeros(Z.shape[1])]), num_rounds=rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ def motet(user: Array, artist: Array, y: Array, tags: Array, user_new: Array, ar
     from motet import MixedEffectRegressor
     from motet.kernels import RBF, ConstantKernel, DotProduct
 
-    kernels: dict[str, Any] = {"common": ConstantKernel(np.e) * RBF(1.0), "individual": DotProduct(0.0)}
+    kernels: dict[str, Any] = {"common": ConstantKernel(math.e) * RBF(1.0), "individual": DotProduct(0.0)}
     reg = MixedEffectRegressor(**kernels, bias="none", basis=None)
     return reg.fit(tags[artist], y, task=user).predict(tags[artist_new], task=user_new)
 
