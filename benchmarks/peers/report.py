@@ -80,6 +80,19 @@ def _ahead(ours: Result, other: Result) -> str:
     return f"{other.program.name} {' and '.join(parts)}" if parts else ""
 
 
+def shorter(comparison: Comparison) -> str:
+    """The programs that need fewer lines than Motet."""
+    ours, *others = ((program.name, lines(comparison.snippets, program)) for program in comparison.programs)
+    fewer = [f"{name} ({count})" for name, count in others if count < ours[1]]
+    return f"In fewer lines than Motet's {ours[1]}: {', '.join(fewer) or 'none'}."
+
+
+def section(comparison: Comparison, results: Sequence[Result]) -> list[str]:
+    text = [f"### {comparison.title}", "", *table(comparison, results).markdown()]
+    text += [f"Ahead of Motet, by {comparison.size}:", "", *(f"- {line}." for line in wins(results)), ""]
+    return [*text, shorter(comparison), comparison.why, ""]
+
+
 def markdown(measured: Mapping[str, tuple[Comparison, Sequence[Result]]], limits: Limits) -> str:
     text = ["# Peers", "", "Written by `python -m benchmarks.peers`.", ""]
     text += ["<!-- --8<-- [start:table] -->", ""]  # the docs show what is between these marks
@@ -94,9 +107,7 @@ def markdown(measured: Mapping[str, tuple[Comparison, Sequence[Result]]], limits
         "",
     ]
     for comparison, results in measured.values():
-        text += [f"### {comparison.title}", "", *table(comparison, results).markdown()]
-        text += [f"Ahead of Motet, by {comparison.size}:", "", *(f"- {line}." for line in wins(results)), ""]
-        text += [comparison.why, ""]
+        text += section(comparison, results)
     return "\n".join([*text, "<!-- --8<-- [end:table] -->"]) + "\n"
 
 

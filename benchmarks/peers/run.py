@@ -30,7 +30,7 @@ VARIABLES |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 300.0  # of the processor, for all processes of a peer, with imports and reading
+    seconds: float = 180.0  # of the processor, for all processes of a peer, with imports and reading
     megabytes: float = 8000.0
 
 

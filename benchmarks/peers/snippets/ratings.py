@@ -36,3 +36,16 @@ def surprise(user: Array, artist: Array, y: Array, user_new: Array, artist_new: 
     reader = Reader(rating_scale=(y.min(), y.max()))
     svd = SVD(random_state=0).fit(Dataset.load_from_df(data, reader).build_full_trainset())
     return np.array([svd.predict(*pair).est for pair in zip(user_new, artist_new)])
+
+
+def surprise_search(user: Array, artist: Array, y: Array, user_new: Array, artist_new: Array, **_: Array) -> Array:
+    import pandas as pd
+    from surprise import SVD, Dataset, Reader
+    from surprise.model_selection import GridSearchCV
+
+    frame = pd.DataFrame({"user": user, "artist": artist, "y": y})
+    data = Dataset.load_from_df(frame, Reader(rating_scale=(y.min(), y.max())))
+    grid = {"n_factors": [20, 100], "n_epochs": [20, 100], "lr_all": [0.005, 0.02], "reg_all": [0.02, 0.1]}
+    search = GridSearchCV(SVD, grid | {"random_state": [0]}, measures=["rmse"], cv=3, refit=True)
+    search.fit(data)
+    return np.array([search.predict(*pair).est for pair in zip(user_new, artist_new)])
