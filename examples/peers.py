@@ -230,7 +230,7 @@ class BoostedMixedModel(Refitting):
     name = "GPBoost"
 
     def fit(self, rows: Rows) -> None:
-        import gpboost  # type: ignore[import-not-found]
+        import gpboost
 
         self.center, self.scale = float(rows.y.mean()), float(rows.y.std()) or 1.0  # its steps have the size of 1
         effects = gpboost.GPModel(group_data=rows.task, likelihood="gaussian")  # with slopes some fits do not end
