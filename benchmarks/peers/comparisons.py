@@ -79,7 +79,8 @@ TABLE: dict[str, Comparison] = {
         "The same model, with an input of its own for every example, and no landmarks: the worst case for Motet.",
         "Motet's matrix now has as many rows as the others', and a profile shows several operations on it that "
         "cost the cube (columns of the basis, a congruence, factors), where the dense solve has one. For such data "
-        "Motet has landmarks, which are not exact and therefore not in this table.",
+        "Motet has landmarks, which are not exact and therefore not in this table. The dense solve is the same "
+        "work as in the table above: where its times differ, that is the noise of the measurement.",
         "by_task",
         data.distinct,
         "examples",
