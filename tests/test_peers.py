@@ -34,7 +34,7 @@ def test_peers_agree_and_failures_have_a_reason(tiny: Comparison, tmp_path: Path
         assert missing.outcome.reason.startswith("not installed")
     rows = table(tiny, measured).rows
     assert [row[1] for row in rows] == [program.name for program in tiny.programs] * 2
-    assert [row[-1].startswith("**failed**") for row in rows] == [False, False, True, True] * 2
+    assert [row[-1].startswith("**no result**") for row in rows] == [False, False, True, True] * 2
     assert "no package" not in " ".join(wins(measured))
     write({"by_task": (tiny, measured)}, limits, tmp_path / "PEERS.md", tmp_path / "peers.png")
     text = (tmp_path / "PEERS.md").read_text(encoding="utf-8")

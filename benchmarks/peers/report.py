@@ -47,7 +47,7 @@ def _cells(comparison: Comparison, result: Result) -> tuple[str, ...]:
     program, outcome = result.program, result.outcome
     written = str(lines(comparison.snippets, program))
     if outcome.reason:
-        return program.name, NONE, NONE, NONE, NONE, written, f"**failed**: {outcome.reason}"
+        return program.name, NONE, NONE, NONE, NONE, written, f"**no result**: {outcome.reason}"
     rmse = NONE if result.rmse is None else f"{result.rmse:.4g}"
     difference = NONE if result.difference is None else f"{result.difference:.1e}"
     remark = f"another model: {program.differs}" if program.differs else program.remark
@@ -90,7 +90,7 @@ def shorter(comparison: Comparison) -> str:
 def section(comparison: Comparison, results: Sequence[Result]) -> list[str]:
     text = [f"### {comparison.title}", "", *table(comparison, results).markdown()]
     text += [f"Ahead of Motet, by {comparison.size}:", "", *(f"- {line}." for line in wins(results)), ""]
-    return [*text, shorter(comparison), comparison.why, ""]
+    return [*text, shorter(comparison), "", comparison.why, ""]
 
 
 def markdown(measured: Mapping[str, tuple[Comparison, Sequence[Result]]], limits: Limits) -> str:
