@@ -246,10 +246,10 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
         raise InvalidData(f"reading {path.name} needs pyarrow: pip install 'motet[tables]'") from None
     try:
         table = read_table(io.BytesIO(data))
-    except (ArrowException, OSError) as error:
+        columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
+        rows = zip(*[_cells(table.column(name).to_pylist()) for name in columns])
+    except (ArrowException, OSError, ValueError, OverflowError) as error:  # also text that is not UTF-8, and odd dates
         raise InvalidData(f"cannot read {path}: expected a Parquet file, got {error}") from None
-    columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
-    rows = zip(*(_cells(table.column(name).to_pylist()) for name in columns))
     return columns, dict(enumerate(map(list, rows), start=1))
 
 

@@ -56,6 +56,13 @@ def test_names_or_numbers_with_noise_and_id(tmp_path: Path) -> None:
     assert (numbers.X, numbers.y, numbers.noise) == ([[1.0, 3.0], [0.0, 0.5]], [2.0, 0.5], [1.0, 1.0])
 
 
+def test_parquet_with_text_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = parquet_of(tmp_path, {"name": ["2024-03-01", "b"], "y": [1.0, 2.0]})
+    path.write_bytes(path.read_bytes().replace(b"2024-03-01", b"2024\xc0\x90\xb3-01"))
+    with pytest.raises(InvalidData, match=r"cannot read .*own\.parquet: expected a Parquet file, got 'utf-8' codec"):
+        read_examples(path, Layout(dimension=1))
+
+
 def test_parquet_gives_the_same_examples(tmp_path: Path) -> None:
     columns: dict[str, list[Any]] = {"t": [1, 2], "y": [0.5, 1.0], "noise": [None, 2.0], "__index_level_0__": [7, 8]}
     same = read_examples(table(tmp_path, "t,y,noise\n1.0,0.50,1\n2,1,2.0\n"), Layout(dimension=1))

@@ -127,7 +127,8 @@ class Visitor:
             self._check(status, body, "")
             statuses.append(status)
         assert not self._errors.records, self._errors.records
-        if statuses and min(statuses) >= 400:
+        # A 400 alone may be for bytes behind a request that is carried out, whose answer they cut off.
+        if statuses and min(statuses) >= 400 and statuses != [400]:
             assert self.state() == before, statuses
         self._let_in_again()
         return bool(statuses) and min(statuses) < 400
