@@ -45,7 +45,6 @@ LONG = (
     "scenarios/test_kills.py",
     "scenarios/test_database_faults.py",
     "scenarios/test_many_servers.py",
-    "scenarios/test_database_faults.py",
     "scenarios/test_client_faults.py",
     "test_docs.py",
     "privacy/test_attacks_on_private_releases.py",

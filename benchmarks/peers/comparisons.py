@@ -63,8 +63,7 @@ TABLE: dict[str, Comparison] = {
     "by_task": Comparison(
         "A Gaussian process by tasks, inputs that repeat",
         "Five ratings of each listener on 489 artists, the article's kernels, settings given; all programs solve the "
-        "same "
-        "equations.",
+        "same equations.",
         "The others factorise a matrix of all examples, in the cube of their number. Motet's largest matrix has a "
         "row for each different input, of which there are at most 489. With 500 examples that saves little, and "
         "its several steps take longer than one small dense solve.",
@@ -109,8 +108,7 @@ TABLE: dict[str, Comparison] = {
     "crossed": Comparison(
         "Crossed effects",
         "lme4's InstEval, marks of 2,972 students for 1,128 lecturers: `y ~ 1 + (1 | s) + (1 | d)` by maximum "
-        "likelihood; a "
-        "tenth of the rows is held out.",
+        "likelihood; a tenth of the rows is held out.",
         "Nearly all pairs of a student and a lecturer are empty. lme4 and GPBoost use sparse matrices; Motet's "
         "matrix of lecturers is dense, and a profile has nine tenths of its time in the search with it. "
         "statsmodels has crossed effects only as one group of all rows, with dense matrices.",

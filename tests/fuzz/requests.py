@@ -30,6 +30,7 @@ from tests.server.world import World, world
 from tests.study.studies import ITEMS, NAMED, VISITS
 
 PEOPLE = ("own", "own", "own", "operator", "operator", "another", "revoked", "garbage", "")
+NO_REQUEST = b"expected a request of HTTP/1.1"  # what the parser says
 QUIET_SECONDS = 0.02  # after which a server that has not answered waits for more
 STATE = "SELECT (SELECT sequence FROM head), (SELECT group_concat(id || token || revoked) FROM clients)"
 WAITING = {
@@ -125,10 +126,10 @@ class Visitor:
         before, statuses = self.state(), []
         for status, body in responses(self._raw(data)):
             self._check(status, body, "")
-            statuses.append(status)
+            # The parser's refusal may be of bytes behind a request that is carried out, whose answer they cut off.
+            statuses += [] if NO_REQUEST in body else [status]
         assert not self._errors.records, self._errors.records
-        # A 400 alone may be for bytes behind a request that is carried out, whose answer they cut off.
-        if statuses and min(statuses) >= 400 and statuses != [400]:
+        if statuses and min(statuses) >= 400:
             assert self.state() == before, statuses
         self._let_in_again()
         return bool(statuses) and min(statuses) < 400
