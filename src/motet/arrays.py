@@ -81,14 +81,15 @@ def slices(n: int, step: int) -> list[slice]:
 def stable_order(key: Index) -> Index:
     """``np.argsort(key, kind="stable")`` of whole numbers from 0, faster; ``key`` is overwritten.
 
-    Key and position are sorted as one number, if both fit into its bits.
+    Key and position are sorted as one number, if both fit into its bits; rows that lie together are runs, which a
+    stable sort merges.
     """
     bits = len(key).bit_length()
     if int(key.max(initial=0)).bit_length() + bits > 63:
         return np.argsort(key, kind="stable")
     key <<= bits
     key |= np.arange(len(key))
-    key.sort()
+    key.sort(kind="stable")
     key &= (1 << bits) - 1
     return key
 

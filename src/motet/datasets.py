@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,7 +33,9 @@ CSV_COLUMN = re.compile(r"In CSV column #(\d+): ?")
 CELL = re.compile(r"invalid value '(.*)'", re.S)
 
 Batch: TypeAlias = dict[str, Any]  # arrays of equal length, by column
+BATCH_ROWS = 2**18  # read at once
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Dataset:
                 if (kind := _not_numbers(schema.field(column).type)) is not None:
                     raise _refusal(f"{self.files[0].name}, column {column}", f"expected numbers, got {kind}")
 
-    def batches(self, fields: Fields, *, rows: int = 2**18, skip_missing: bool = False) -> Iterator[Batch]:
+    def batches(self, fields: Fields, *, rows: int = BATCH_ROWS, skip_missing: bool = False) -> Iterator[Batch]:
         """All rows in batches of at most about ``rows``: numbers as floats, labels of tasks as they are.
 
         A row that lacks one of them is refused, or with ``skip_missing`` left out; ``ROWS_READ`` of a batch counts it.
@@ -497,3 +500,15 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
         while (item := following.result()) is not None:
             following = thread.submit(next, items, None)
             yield item
+
+
+def overlapped(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """``map``, with two items under way at a time."""
+    under_way = deque[Future[Result]]()
+    with ThreadPoolExecutor(2) as threads:
+        for item in items:
+            under_way.append(threads.submit(function, item))
+            if len(under_way) > 1:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()

@@ -77,6 +77,8 @@ class Information:
             return total
         tasks = a.tasks + sign * b.tasks
         used = np.flatnonzero(tasks)
+        if len(used) == len(tasks):
+            return replace(total, tasks=tasks)
         return replace(total, G=total.G[np.ix_(used, used)], g=total.g[used], inputs=a.inputs[used], tasks=tasks[used])
 
 
@@ -148,6 +150,8 @@ def _aligned(a: Information, b: Information) -> tuple[Information, Information]:
 def _over_more(info: Information, index: Index, inputs: Array) -> Information:
     """The same over more ``inputs``; ``index`` has the numbers of those that there were."""
     n = len(inputs)
+    if np.array_equal(index, np.arange(n)):
+        return info
     G, g, tasks = np.zeros((n, n)), np.zeros(n), np.zeros(n, dtype=np.intp)
     G[np.ix_(index, index)], g[index], tasks[index] = info.G, info.g, info.tasks
     return replace(info, G=G, g=g, inputs=inputs, tasks=tasks)

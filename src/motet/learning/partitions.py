@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array, Index, distinct, outputs
-from motet.datasets import ROWS_READ, Batch, Fields, joined
+from motet.datasets import ROWS_READ, Batch, Fields, joined, overlapped
 from motet.errors import EmptyData, InvalidData, InvalidModel
 from motet.learning.batches import Batch as Stack
 from motet.learning.batches import batches
@@ -259,7 +259,7 @@ def solve_stream(tables: Iterator[Any], model: Model, fields: Fields) -> tuple[S
         raise EmptyData("nothing to learn: expected at least one complete row")
     rows = Rows.of(first, fields)
     sums = first_sums(rows, model, fields)
-    return solve(total(chain([first], tables), sums), sums), rows.X[:SAMPLED_INPUTS]
+    return solve(total(chain([first], tables), sums, overlapped), sums), rows.X[:SAMPLED_INPUTS]
 
 
 def first_sums(rows: Rows, model: Model, fields: Fields) -> Sums:

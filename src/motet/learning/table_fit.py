@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from motet.arrays import Array
-from motet.datasets import Batch, Dataset, Fields, ahead, new_table
+from motet.datasets import BATCH_ROWS, Batch, Dataset, Fields, ahead, new_table
 from motet.errors import EmptyData, InvalidData
 from motet.files import check_new
 from motet.learning import defaults
@@ -199,7 +199,8 @@ def _streamed(job: Job, outputs: dict[str, Path]) -> tuple[Solution, Counts, Arr
 
 def _tables(job: Job, stage: str, counts: Counts) -> Iterator[Batch]:
     fields = job.fields
-    batches = ahead(job.dataset.batches(fields, skip_missing=job.skip_missing))
+    rows = min(BATCH_ROWS, job.partition_rows)
+    batches = ahead(job.dataset.batches(fields, rows=rows, skip_missing=job.skip_missing))
     tables = whole_tasks(batches, fields.task, job.partition_rows)
     return counted(tables, fields.task, counts, stages(job.report, stage))
 
