@@ -221,12 +221,47 @@ def test_settings_of_partitions_are_those_of_the_regressor() -> None:
     assert tuning.noise_variance == pytest.approx(expected.noise_variance, rel=1e-4)
 
 
-def test_a_task_too_long_for_landmarks_is_refused_where_it_is_predicted() -> None:
-    """Its sums take what landmarks miss as noise."""
-    rng = np.random.default_rng(0)
-    model = Model(RBF(0.01), Linear(np.eye(2)), alpha=0.5, lam=0.1, basis=Landmarks([[0.0], [1.0]]), sigma2=1.0)
-    table = {"who": np.zeros(2001), "x": np.linspace(0.0, 1.0, 2001), "y": rng.normal(size=2001)}
-    fields = Fields("who", "y", ("x",))
-    solution, _ = solve_stream(iter([table]), model, fields)
-    with pytest.raises(InvalidData, match=r"at most 2000 different inputs on landmarks, got one of 2001"):
-        predictions(table, solution.release, fields)
+# --- long tasks ---
+
+
+def long_table() -> dict[str, Any]:
+    """Two tasks that are too long for what landmarks miss, some for features, and short ones."""
+    rng = np.random.default_rng(2)
+    user = np.repeat(np.arange(6), [2001, 3, 90, 2010, 90, 1])
+    X = rng.uniform(-2, 2, size=(len(user), 2))
+    y = np.sin(2 * X[:, 0]) + rng.normal(size=6)[user] * X[:, 1] + 0.3 * rng.normal(size=len(user))
+    return {"user": user, "a": X[:, 0], "b": X[:, 1], "y": y, "noise": rng.uniform(0.5, 2.0, len(user))}
+
+
+LONG_MODELS = [
+    Model(RBF(0.8), Linear(np.eye(3)), 0.4, 0.2, "linear", Landmarks(Z[:8])),
+    Model(Linear(np.eye(3)), DotProduct(1.0), 0.4, 0.2, "constant", Features()),
+    Model(None, Linear(np.eye(3)), 0.5, 0.2, "linear"),
+]
+
+
+@pytest.mark.parametrize("model", LONG_MODELS, ids=str)
+def test_long_tasks_cost_no_block_and_are_the_engines(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions at their rows, coefficients, and the slope of the evidence."""
+    rows = long_table()
+    engine, X = engine_of(model, rows), np.column_stack([rows["a"], rows["b"]])
+    monkeypatch.setattr("motet.linalg.LowRankInverse.dense", property(lambda _: pytest.fail("R was formed")))
+    solution, _ = solve_stream(iter(cut(rows, 2, 4)), model, FIELDS)
+    for user in (0, 2, 3, 5):
+        own = {name: values[rows["user"] == user] for name, values in rows.items()}
+        found = predictions(own, solution.release, FIELDS)
+        mean, std = engine.predict_many(own["user"], X[rows["user"] == user], return_std=True)
+        np.testing.assert_allclose(found["mean"], mean, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+        a = coefficients(own, solution.release, FIELDS)["coefficient"]
+        np.testing.assert_allclose(np.sort(a), np.sort(engine.coefficients(user).a), atol=1e-7 * np.abs(a).max())
+    folded, inputs = examples_of(engine)
+    components = Components.of(model, inputs)
+    at_once = Search(folded, inputs, "REML").slope(components, components.theta)
+    parts = [Rows.of(part, FIELDS) for part in cut(rows, 2, 4)]
+    summed = PartitionedSearch(LocalPasses(parts), FIELDS, parts[0], "REML").slope(components, components.theta)
+    assert at_once is not None
+    assert summed is not None
+    for name in ("gradient", "information", "cross"):
+        expected = getattr(at_once, name)
+        np.testing.assert_allclose(getattr(summed, name), expected, atol=1e-8 * np.abs(expected).max())

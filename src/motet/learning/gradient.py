@@ -8,12 +8,15 @@ K = UUᵀ, its parameters change tr(MK) by 2 tr(Uᵀ M ∂U), and no block is fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from motet.arrays import Array
+from motet.kernels import Kernel
 from motet.learning.batches import Batch
 from motet.learning.evidence import without_bias
 from motet.learning.system import System
@@ -43,36 +46,97 @@ class Slope:
     free: int  # rows less weights of the bias
 
 
+# --- blocks of M ---
+
+
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Tasks(ABC):
     """Some tasks of one batch, with what all parameters need of them."""
 
     batch: Batch
     a: Array  # aʲ = Rʲ(yʲ − Fⱼθ̂), the task's rows of Py
 
+    @abstractmethod
+    def individual(self, kernel: Kernel, X: Array) -> Iterator[tuple[float, Array]]:
+        """For every parameter of K̃, tr(M ∂K̃) and ∂K̃ a; X are all inputs."""
+
+    @abstractmethod
+    def missed(self, kernel: Kernel, X: Array) -> Iterator[Array]:
+        """For every parameter of K̄, the numbers of ∂K̄ that matter where landmarks miss a part of it."""
+
+    @abstractmethod
+    def missed_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
+        """tr(M ∂V) and ∂V a for what landmarks miss of ∂K̄: D − CB − (CB)ᵀ, with the tasks' rows of C and Bᵀ."""
+
 
 @dataclass(frozen=True, eq=False)
-class _ShortTasks(_Part):
-    M: Array  # the task's block of M
+class ShortTasks(Tasks):
+    """With blocks of M."""
+
+    M: Array
+
+    def individual(self, kernel: Kernel, X: Array) -> Iterator[tuple[float, Array]]:
+        return (self.change(D) for D in derivatives(kernel, X[self.batch.h]))
+
+    def change(self, block: Array) -> tuple[float, Array]:
+        """tr(M ∂V) and ∂V a for ∂V that has these blocks."""
+        return float(np.vdot(self.M, block)), (block @ self.a[:, :, None])[:, :, 0]
+
+    def missed(self, kernel: Kernel, X: Array) -> Iterator[Array]:
+        return derivatives(kernel, X[self.batch.h])
+
+    def missed_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
+        CB = C @ BT.swapaxes(-1, -2)
+        return self.change(D - CB - CB.swapaxes(-1, -2))
 
 
 @dataclass(frozen=True, eq=False)
-class _LongTasks(_Part):
-    """The block of M is not formed: it is R − RWWᵀR − aaᵀ/σ², with R by features."""
+class LongTasks(Tasks):
+    """The block of M is not formed: it is R − RWWᵀR − aaᵀ/σ², with R by features.
+
+    What landmarks miss is noise here: a diagonal.
+    """
 
     R: LowRankInverse
     RW: Array
     sigma2: float
 
-    def times(self, U: Array) -> Array:
-        """The block of M times U."""
-        aU = self.a[:, None, :] @ U / self.sigma2
-        return np.asarray(self.R @ U - self.RW @ (self.RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * aU)
+    def individual(self, kernel: Kernel, X: Array) -> Iterator[tuple[float, Array]]:
+        own, a = X[self.batch.h], self.a[:, None, :]
+        U = features(kernel, own)
+        aU = a @ U
+        MU = self.R @ U - self.RW @ (self.RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * (aU / self.sigma2)
+        for D in feature_derivatives(kernel, own):
+            yield 2.0 * float(np.vdot(MU, D)), _symmetric(U, D, aU, a @ D)
 
-    @property
+    def missed(self, kernel: Kernel, X: Array) -> Iterator[Array]:
+        alone = X[self.batch.h].reshape(-1, 1, X.shape[-1])
+        return (D.reshape(self.a.shape) for D in derivatives(kernel, alone))
+
+    def missed_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
+        change = D - 2.0 * np.einsum("jik,jik->ji", C, BT)
+        return float(np.vdot(self.diagonal, change)), change * self.a
+
+    @cached_property
     def diagonal(self) -> Array:
         """Of the block of M."""
         return np.asarray(self.R.diagonal - np.einsum("jik,jik->ji", self.RW, self.RW) - self.a**2 / self.sigma2)
+
+
+def tasks_of(batch: Batch, fitted: Array, W: Array, sigma2: float, S: Array | None = None) -> Tasks:
+    """``fitted`` and W are Fθ̂ and a root of FΣFᵀ at all inputs; S is FΣFᵀ, if it is known."""
+    a = task_coefficients(batch.R, batch.y, fitted[batch.h])
+    if isinstance(batch.R, LowRankInverse):
+        return LongTasks(batch, a, batch.R, batch.R @ W[batch.h], sigma2)
+    if S is None:
+        RW = batch.R @ W[batch.h]
+        RSR = RW @ RW.swapaxes(-1, -2)
+    else:
+        RSR = batch.R @ blocks(S, batch.h) @ batch.R
+    return ShortTasks(batch, a, batch.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
+
+
+# --- the slope ---
 
 
 @blas_limit
@@ -102,7 +166,7 @@ def slope(system: System) -> Slope:
     )
 
 
-def _parts(system: System, W: Array) -> Iterator[_Part]:
+def _parts(system: System, W: Array) -> Iterator[Tasks]:
     """All tasks in parts whose temporaries stay small."""
     fitted, sigma2 = system.columns.F @ system.posterior.theta, system.evidence.sigma2
     pairs = sum(batch.h.size * batch.h.shape[1] for batch in system.batches if not batch.is_low_rank)
@@ -110,19 +174,10 @@ def _parts(system: System, W: Array) -> Iterator[_Part]:
     for batch in system.batches:
         block = 0 if batch.is_low_rank else 4 * batch.h.shape[1]
         for part in batch.parts(batch.h.shape[1] * ((W.shape[1] if S is None else 0) + block)):
-            a = task_coefficients(part.R, part.y, fitted[part.h])
-            if isinstance(part.R, LowRankInverse):
-                yield _LongTasks(part, a, part.R, part.R @ W[part.h], sigma2)
-                continue
-            if S is None:
-                RW = part.R @ W[part.h]
-                RSR = RW @ RW.swapaxes(-1, -2)
-            else:
-                RSR = part.R @ blocks(S, part.h) @ part.R
-            yield _ShortTasks(part, a, part.R - RSR - a[:, :, None] * a[:, None, :] / sigma2)
+            yield tasks_of(part, fitted, W, sigma2, S)
 
 
-def _over_inputs(parts: list[_Part], n: int) -> Array:
+def _over_inputs(parts: list[Tasks], n: int) -> Array:
     """ă: the sum of all aʲ, by input."""
     total = np.zeros(n)
     for part in parts:
@@ -133,30 +188,24 @@ def _over_inputs(parts: list[_Part], n: int) -> Array:
 # --- one side's parameters: tr(M ∂V) for each, and ∂V Py ---
 
 
-def _individual(system: System, parts: list[_Part], products: list[list[Array]]) -> list[float]:
+def _individual(system: System, parts: list[Tasks], products: list[list[Array]]) -> list[float]:
     """Parameters of K̃: tasks' blocks alone, from a table over all inputs if that is less work; or by features."""
     kernel, share, X = system.model.individual, system.model.individual_share, system.X
     traces = np.zeros(len(kernel.theta))
-    short = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _ShortTasks)]
-    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part, _ in short)
-    if short and len(X) ** 2 <= 4 * pairs:
-        for i, D in enumerate(derivatives(kernel, X)):
-            for part, listed in short:
-                block = share * blocks(D, part.batch.h)
-                traces[i] += np.vdot(part.M, block)
-                listed.append((block @ part.a[:, :, None])[:, :, 0])
-    else:
-        for part, listed in short:
-            for i, D in enumerate(derivatives(kernel, X[part.batch.h])):
-                traces[i] += share * np.vdot(part.M, D)
-                listed.append(share * (D @ part.a[:, :, None])[:, :, 0])
-    long = [(part, listed) for part, listed in zip(parts, products) if isinstance(part, _LongTasks)]
-    for tasks, listed in long:
-        U = features(kernel, X[tasks.batch.h])
-        MU, aU = tasks.times(U), tasks.a[:, None, :] @ U
-        for i, D in enumerate(feature_derivatives(kernel, X[tasks.batch.h])):
-            traces[i] += 2.0 * share * np.vdot(MU, D)
-            listed.append(share * _symmetric(U, D, aU, tasks.a[:, None, :] @ D))
+    short = [part for part in parts if isinstance(part, ShortTasks)]
+    pairs = sum(part.batch.h.size * part.batch.h.shape[1] for part in short)
+    by_table = len(X) ** 2 <= 4 * pairs
+    for i, D in enumerate(derivatives(kernel, X) if by_table else ()):
+        for part, listed in zip(parts, products):
+            if isinstance(part, ShortTasks):
+                trace, product = part.change(share * blocks(D, part.batch.h))
+                traces[i] += trace
+                listed.append(product)
+    for part, listed in zip(parts, products):
+        if not (by_table and isinstance(part, ShortTasks)):
+            for i, (trace, product) in enumerate(part.individual(kernel, X)):
+                traces[i] += share * trace
+                listed.append(share * product)
     return traces.tolist()
 
 
@@ -165,7 +214,7 @@ def _symmetric(U: Array, D: Array, aU: Array, aD: Array) -> Array:
     return np.asarray((D * aU).sum(axis=-1) + (U * aD).sum(axis=-1))
 
 
-def _common_by_features(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+def _common_by_features(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
     """Parameters of a linear K̄ = EEᵀ: of M only ME is needed, over the rows of all tasks."""
     kernel, share, X, sigma2 = system.model.common, system.model.common_share, system.X, system.evidence.sigma2
     E, a = features(kernel, X), _over_inputs(parts, len(X))
@@ -182,7 +231,7 @@ def _common_by_features(system: System, parts: list[_Part], W: Array, products: 
     return traces
 
 
-def _times_G(parts: list[_Part], columns: Array) -> Array:
+def _times_G(parts: list[Tasks], columns: Array) -> Array:
     """G times columns over the inputs, without forming G."""
     total = np.zeros_like(columns)
     for part in parts:
@@ -190,7 +239,7 @@ def _times_G(parts: list[_Part], columns: Array) -> Array:
     return total
 
 
-def _common_over_inputs(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+def _common_over_inputs(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
     """Parameters of K̄ if the basis grows: K̄ over all inputs."""
     share, G = system.model.common_share, system.information.G
     a = _over_inputs(parts, len(G))
@@ -204,7 +253,7 @@ def _common_over_inputs(system: System, parts: list[_Part], W: Array, products: 
     return traces
 
 
-def _common_over_landmarks(system: System, parts: list[_Part], W: Array, products: list[list[Array]]) -> list[float]:
+def _common_over_landmarks(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
     """Parameters of K̄ on landmarks Z: K̄ within tasks, and between them Q = BᵀK̄(Z, Z)B with B = K̄(Z, Z)⁻¹K̄(Z, X).
 
     ∂Q = CB + (CB)ᵀ with C = ∂K̄(X, Z) − ½Bᵀ∂K̄(Z, Z).
@@ -216,38 +265,23 @@ def _common_over_landmarks(system: System, parts: list[_Part], W: Array, product
     GBT, GW = _times_G(parts, BT), _times_G(parts, W)
     rows = GBT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
     traces = []
-    within = [_within(system, part) for part in parts]
+    missed = [part.missed(model.common, X) for part in parts]
     pairs = zip(derivatives(model.common, X, basis.landmarks), derivatives(model.common, basis.landmarks))
     for D_XZ, D_ZZ in pairs:
         C = D_XZ - 0.5 * (BT @ D_ZZ)
         trace = 2.0 * float(np.vdot(rows, C))
         between = C @ (a @ BT) + BT @ (C.T @ a)
-        for part, listed, Ds in zip(parts, products, within):
+        for part, listed, Ds in zip(parts, products, missed):
             h = part.batch.h
-            if isinstance(part, _LongTasks):  # what the landmarks miss is noise there: a diagonal
-                missed = next(Ds) - 2.0 * np.einsum("jik,jik->ji", C[h], BT[h])
-                trace += float(np.vdot(part.diagonal, missed))
-                listed.append(share * (between[h] + missed * part.a))
-            elif isinstance(part, _ShortTasks):
-                CB = C[h] @ BT[h].swapaxes(-1, -2)
-                block = next(Ds) - CB - CB.swapaxes(-1, -2)
-                trace += float(np.vdot(part.M, block))
-                listed.append(share * (between[h] + (block @ part.a[:, :, None])[:, :, 0]))
+            more, product = part.missed_change(next(Ds), C[h], BT[h])
+            trace += more
+            listed.append(share * (between[h] + product))
         traces.append(share * trace)
     return traces
 
 
-def _within(system: System, part: _Part) -> Iterator[Array]:
-    """∂K̄ within tasks, or at the inputs of long tasks alone."""
-    X = system.X[part.batch.h]
-    if isinstance(part, _ShortTasks):
-        return derivatives(system.model.common, X)
-    alone = X.reshape(-1, 1, X.shape[-1])
-    return (D.reshape(part.batch.h.shape) for D in derivatives(system.model.common, alone))
-
-
 def _average_information(
-    parts: list[_Part], products: list[list[Array]], W: Array, sigma2: float, free: int
+    parts: list[Tasks], products: list[list[Array]], W: Array, sigma2: float, free: int
 ) -> tuple[Array, Array]:
     """½ vᵢᵀPvₖ/σ² with vᵢ = ∂Vᵢ Py, less what the scale σ² explains; and ½ vᵢᵀPy/σ²."""
     count = len(products[0]) if products else 0

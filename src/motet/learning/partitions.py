@@ -27,7 +27,7 @@ from motet.learning.information import EVIDENCE_SUMS, Information
 from motet.linalg import LowRankInverse, blas_limit, square
 from motet.model.basis import Basis
 from motet.model.model import Model
-from motet.model.tasks import MAX_ROWS_WITH_MISSED, Shift, blocks, fold, without_inverse
+from motet.model.tasks import Shift, blocks, fold, without_inverse
 from motet.release.disclosed import Disclosed
 from motet.release.estimates import task_coefficients
 from motet.release.file import pack, unpack
@@ -155,16 +155,6 @@ def part_of(rows: Rows, sums: Sums) -> Part:
             refusal.tasks = rows.labels[stack.task[~np.isfinite(stack.log_det)]].tolist()
             raise refusal
     return Part(rows, inputs, input, stacks, F)
-
-
-def check_lengths(part: Part, basis: Basis) -> None:
-    """Refuse tasks so long that their sums take what the basis misses as noise: nothing else here does."""
-    longest = max((stack.h.shape[1] for stack in part.stacks), default=0)
-    if basis.misses and longest > MAX_ROWS_WITH_MISSED:
-        raise InvalidData(
-            f"expected tasks of at most {MAX_ROWS_WITH_MISSED} different inputs on landmarks, got one of {longest}: "
-            "take a linear average (basis Features), or predict and tune with MixedEffectRegressor"
-        )
 
 
 def _numbered_inputs(rows: Rows, sums: Sums) -> tuple[Array, Index, Array]:
@@ -310,16 +300,19 @@ class _Estimates:
 def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part, _Estimates]:
     """With aʲ = Rʲ(yʲ − Fⱼθ̂), at a task's own inputs the mean is yʲ − λw̄aʲ, its variance λw̄ − (λw̄)²(Rʲ − RʲSⱼⱼRʲ)ᵢᵢ.
 
-    S = FΣFᵀ is taken over all inputs of the part, or by task, whichever is less work.
+    What a basis misses is noise of a long task, so it adds to λw̄; but it is a part of the function, so its variance
+    stays. S = FΣFᵀ is taken over all inputs of the part, or by task, whichever is less work.
     """
     part = part_of(Rows.of(table, fields), Sums(release.model, fields))
-    check_lengths(part, release.basis)
     F = release.basis.columns(part.inputs)
     average, W = F @ release.theta, release.posterior.whitened(F)
     pairs = sum(stack.h.size * stack.h.shape[1] for stack in part.stacks)
     S = square(W) if len(W) ** 2 <= 4 * pairs else None
+    missed = release.model.common_share * release.basis.residual(part.inputs, F[:, : release.basis.rank])
+    shift = Shift.of(release.model, release.model.individual, release.basis)
     columns: list[tuple[Array, ...]] = []
     for stack in part.stacks:
+        missed_is_noise = shift.at(part.inputs[stack.h]).missed_is_noise
         for some in stack.parts(stack.h.shape[1] * (2 * stack.h.shape[1] + (W.shape[1] if S is None else 0))):
             a = task_coefficients(some.R, some.y, average[some.h])
             if S is None or isinstance(some.R, LowRankInverse):
@@ -327,8 +320,9 @@ def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part
             else:
                 spread = np.einsum("mij,mij->mi", some.R @ blocks(S, some.h), some.R)
             diagonal = some.R.diagonal if isinstance(some.R, LowRankInverse) else np.einsum("mii->mi", some.R)
-            noise = release.model.lam * some.noise
-            variance = noise - noise**2 * (diagonal - spread)
+            unseen = missed[some.h] if missed_is_noise else 0.0
+            noise = release.model.lam * some.noise + unseen
+            variance = noise - noise**2 * (diagonal - spread) + unseen
             key = some.task[:, None] * len(part.inputs) + some.h
             columns.append((key, some.noise, a, some.y - noise * a, variance))
     joined_columns = [np.concatenate([column.ravel() for column in same]) for same in zip(*columns)]

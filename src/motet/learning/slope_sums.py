@@ -7,18 +7,17 @@ that the basis has by CB + (CB)ᵀ. A growing basis is one of landmarks that mis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from motet.arrays import Array
 from motet.learning.evidence import Method, without_bias
-from motet.learning.gradient import Slope
-from motet.learning.partitions import Part, Rows, Solution, Sums, check_lengths, part_of
-from motet.linalg import LowRankInverse, blas_limit
+from motet.learning.gradient import Slope, Tasks, tasks_of
+from motet.learning.partitions import Part, Rows, Solution, Sums, part_of
+from motet.linalg import blas_limit
 from motet.model.derivatives import derivatives
-from motet.release.estimates import task_coefficients
 from motet.release.posterior import Posterior
 
 
@@ -59,21 +58,10 @@ class SlopeSums:
         return SlopeSums(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Tasks:
-    """Some tasks of one size, with what all parameters need of them."""
-
-    h: Array
-    R: Array
-    a: Array
-    M: Array
-
-
 @blas_limit
 def slope_sums(rows: Rows, given: Globals) -> SlopeSums:
     """One partition's share."""
     part = part_of(rows, given.sums)
-    check_lengths(part, given.solution.release.basis)
     F = given.solution.release.basis.columns(part.inputs) if part.F is None else part.F
     model = given.sums.model
     count = (0 if model.common is None else len(model.common.theta)) + len(model.individual.theta)
@@ -84,66 +72,50 @@ def slope_sums(rows: Rows, given: Globals) -> SlopeSums:
         np.zeros((given.K.shape[1], count)),
         np.zeros(count),
     )
-    for tasks in _tasks(part, F, given):
+    for tasks in _parts(part, F, given):
         v: list[Array] = []
         if model.common is not None:
             v += _common(tasks, part, F, given, out)
-        v += _individual(tasks, part.inputs, given, out, len(v))
+        for i, (trace, product) in enumerate(tasks.individual(model.individual, part.inputs), start=len(v)):
+            out.trace[i] += model.individual_share * trace
+            v.append(model.individual_share * product)
         flat = np.stack(v, axis=-1).reshape(tasks.a.size, count)
-        Rv = (tasks.R @ flat.reshape(*tasks.a.shape, count)).reshape(tasks.a.size, count)
+        Rv = (tasks.batch.R @ flat.reshape(*tasks.a.shape, count)).reshape(tasks.a.size, count)
         out.within[:] += flat.T @ Rv
-        out.features[:] += F[tasks.h].reshape(tasks.a.size, F.shape[1]).T @ Rv
+        out.features[:] += F[tasks.batch.h].reshape(tasks.a.size, F.shape[1]).T @ Rv
         out.scale[:] += tasks.a.ravel() @ flat
     return out
 
 
-def _tasks(part: Part, F: Array, given: Globals) -> Sequence[_Tasks]:
-    solution = given.solution
-    fitted, W, sigma2 = F @ solution.posterior.theta, F @ given.trace_L, solution.evidence.sigma2
-    listed = []
+def _parts(part: Part, F: Array, given: Globals) -> Iterator[Tasks]:
+    """All tasks in parts whose temporaries stay small."""
+    fitted, W = F @ given.solution.posterior.theta, F @ given.trace_L
     for stack in part.stacks:
         size = stack.h.shape[1]
-        for some in stack.parts(size * (3 * F.shape[1] + 4 * size)):
-            a = task_coefficients(some.R, some.y, fitted[some.h])
-            RW = some.R @ W[some.h]
-            R = some.R.dense if isinstance(some.R, LowRankInverse) else some.R  # derivatives have blocks of this size
-            M = R - RW @ RW.swapaxes(-1, -2) - a[:, :, None] * a[:, None, :] / sigma2
-            listed.append(_Tasks(some.h, R, a, M))
-    return listed
+        for some in stack.parts(size * (3 * F.shape[1] + (0 if stack.is_low_rank else 4 * size))):
+            yield tasks_of(some, fitted, W, given.solution.evidence.sigma2)
 
 
-def _individual(tasks: _Tasks, X: Array, given: Globals, out: SlopeSums, first: int) -> list[Array]:
-    """Parameters of K̃: tasks' own blocks."""
-    model, v = given.sums.model, []
-    for i, D in enumerate(derivatives(model.individual, X[tasks.h]), start=first):
-        block = model.individual_share * D
-        out.trace[i] += np.vdot(tasks.M, block)
-        v.append((block @ tasks.a[:, :, None])[:, :, 0])
-    return v
-
-
-def _common(tasks: _Tasks, part: Part, F: Array, given: Globals, out: SlopeSums) -> list[Array]:
+def _common(tasks: Tasks, part: Part, F: Array, given: Globals, out: SlopeSums) -> list[Array]:
     """Parameters of K̄: through the landmarks, and within tasks what these miss."""
     model, basis = given.sums.model, given.solution.release.basis
-    share, h, X = model.common_share, tasks.h, part.inputs
+    share, h, R, X = model.common_share, tasks.batch.h, tasks.batch.R, part.inputs
     BT = F[:, : basis.rank] @ basis.A
     aBT = given.residual[: basis.rank] @ basis.A
     W, sigma2 = F @ given.trace_L, given.solution.evidence.sigma2
     BTh = BT[h]
-    MB = tasks.R @ BTh - (tasks.R @ W[h]) @ given.K - tasks.a[..., None] * (aBT / sigma2)
+    MB = R @ BTh - (R @ W[h]) @ given.K - tasks.a[..., None] * (aBT / sigma2)
     used, at = np.unique(h, return_inverse=True)  # each input is evaluated once
     at = at.reshape(h.shape)
     pairs = zip(derivatives(model.common, X[used], basis.landmarks), derivatives(model.common, basis.landmarks))
-    within = derivatives(model.common, X[h]) if part.F is not None and basis.misses else None
+    missed = tasks.missed(model.common, X) if part.F is not None and basis.misses else None
     v = []
     for i, (D_XZ, D_ZZ) in enumerate(pairs):
         C = (D_XZ - 0.5 * (BT[used] @ D_ZZ))[at]
         trace, own = 2.0 * float(np.vdot(MB, C)), C @ aBT
-        if within is not None:
-            CB = C @ BTh.swapaxes(-1, -2)
-            block = next(within) - CB - CB.swapaxes(-1, -2)
-            trace += float(np.vdot(tasks.M, block))
-            own = own + (block @ tasks.a[:, :, None])[:, :, 0]
+        if missed is not None:
+            more, product = tasks.missed_change(next(missed), C, BTh)
+            trace, own = trace + more, own + product
         out.trace[i] += share * trace
         out.moments[:, i] += np.einsum("mi,mir->r", tasks.a, C)
         v.append(share * own)
