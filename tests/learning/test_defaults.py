@@ -227,13 +227,14 @@ def test_levels_of_a_second_factor_are_no_landmarks() -> None:
 @pytest.mark.parametrize("most", [10**6, 100])
 def test_long_tasks_have_linear_shifts_and_settings_from_some_rows(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The average stays smooth unless its inputs are too many; a model that was named stays as it is."""
-    monkeypatch.setattr(defaults, "MAX_SMOOTH_ROWS", 60)
+    monkeypatch.setattr(defaults, "MAX_SMOOTH_ROWS", 300)
     monkeypatch.setattr(defaults, "MAX_SMOOTH_INPUTS", most)
+    monkeypatch.setattr("motet.learning.regressor.MAX_DENSE_ROWS", 60)
     monkeypatch.setattr("motet.learning.regressor.SEARCHED_ROWS_PER_TASK", 40)
     rng, task = np.random.default_rng(0), np.repeat(np.arange(6), [100, 80, 5, 70, 61, 20])
     X = rng.normal(size=(len(task), 2))
     y = np.sin(2 * X[:, 0]) + rng.normal(size=6)[task] + 0.2 * rng.normal(size=len(task))
-    with pytest.warns(UserWarning, match="tasks of up to 100 rows: the shifts"):
+    with pytest.warns(UserWarning, match="336 rows, up to 100 of a task: the shifts"):
         reg = MixedEffectRegressor().fit(X, y, task=task)
     model, tuning = reg.engine_.model, reg.tuning_
     assert "RBF" not in str(model.individual)

@@ -13,7 +13,8 @@ from motet.kernels import RBF, ConstantKernel, DotProduct, Exponentiation, Ident
 from motet.learning.gradient import slope
 from motet.learning.system import System
 from motet.linalg import LowRankInverse
-from motet.model.tasks import MAX_ROWS_WITH_MISSED, Shift, Task, fold
+from motet.model.own_landmarks import landmarks
+from motet.model.tasks import MAX_DENSE_ROWS, Shift, Task, fold
 from tests.learning.test_gradient import at_theta, differences, parameters
 from tests.oracles import Array, DenseGP, Problem, direct_condition
 
@@ -196,7 +197,7 @@ def test_results_are_those_of_short_tasks(average: str, shift: str, monkeypatch:
 def test_what_landmarks_miss_is_noise_in_a_long_task() -> None:
     """A proper process: the dense one with α(K̄ − eᵀe) on the diagonal; its gradient too."""
     rng = np.random.default_rng(3)
-    size = MAX_ROWS_WITH_MISSED + 1
+    size = MAX_DENSE_ROWS + 1
     X = rng.uniform(-2, 2, size=(size, 1))
     y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=size)
     model = Model(
@@ -235,3 +236,93 @@ def test_what_landmarks_miss_is_noise_in_a_long_task() -> None:
     passive, both = engine.disclose().estimate(X, y), Engine(model)
     both.learn_many(["other"] * 3 + ["one"] * size, np.vstack([X[:3], X]), np.append(y[:3], y))
     np.testing.assert_allclose(passive.predict(at), both.predict_many(["one"] * 2, at), rtol=1e-9)
+
+
+# --- kernels without few features ---
+
+SMOOTH = C(0.5) * RBF([0.8, 1.1]) + Linear([[0.3, 0.0, 0.1], [0.0, 0.2, 0.0], [0.1, 0.0, 0.4]])
+LONG = MAX_DENSE_ROWS + 1
+AT = np.array([[0.1, -0.4], [1.3, 0.2], [5.0, 5.0]])  # the last one far from all inputs
+
+
+def smooth_world() -> tuple[Array, Array, Array, Array]:
+    """Two long tasks of one size, and a short one."""
+    rng = np.random.default_rng(4)
+    task = np.repeat([0, 1, 2], [LONG, LONG, 4])
+    X = rng.uniform(-2, 2, size=(len(task), 2))
+    y = np.sin(2 * X[:, 0]) + np.cos(X[:, 1] + task) + 0.3 * rng.normal(size=len(task))
+    return task, X, y, rng.uniform(0.5, 2.0, len(task))
+
+
+def smooth_twin(model: Model, own: Array, Y: Array | None = None) -> Array:
+    """The kernel of a long task's shift, by its definition: through landmarks, but for single inputs."""
+    Z, kernel = landmarks(own), model.individual
+    K = kernel(Z) + 1e-8 * np.trace(kernel(Z)) / len(Z) * np.eye(len(Z))
+    if Y is not None:
+        return model.individual_share * kernel(Y, Z) @ np.linalg.solve(K, kernel(Z, own))
+    Q = kernel(own, Z) @ np.linalg.solve(K, kernel(Z, own))
+    return model.individual_share * (Q + np.diag(kernel.diag(own) - np.diag(Q)))
+
+
+def test_a_smooth_shift_of_a_long_task_has_landmarks_of_its_own() -> None:
+    """A proper process: the dense one with that kernel. All who predict agree with it, and its gradient is right."""
+    task, X, y, noise = smooth_world()
+    model = Model(None, SMOOTH, 0.5, 0.3, "constant")
+    folded, share = fold(task, np.arange(len(X)), y, noise), model.individual_share
+
+    def solved(at: Array) -> System:
+        return System.of_tasks(at_theta(model, at), folded, X)
+
+    system, V = solved(parameters(model)), np.zeros((len(X), len(X)))
+    assert isinstance(system.batches[-1].R, LowRankInverse)
+    for one in range(3):
+        own = np.flatnonzero(task == one)
+        V[np.ix_(own, own)] = share * SMOOTH(X[own]) if one == 2 else smooth_twin(model, X[own])
+    Vinv, ones = np.linalg.inv(V + np.diag(0.3 * noise)), np.ones(len(X))
+    A = ones @ Vinv @ ones
+    level = ones @ Vinv @ y / A
+    r, n = y - level, len(X) - 1
+    Q = float(r @ Vinv @ r)
+    log_det = -np.linalg.slogdet(Vinv)[1]
+    expected = -0.5 * (n * np.log(2 * np.pi * Q / n) + log_det + np.log(A) + n)
+    assert system.evidence.log_evidence == pytest.approx(expected, rel=1e-7)
+    gradient = differences(lambda at: solved(at).evidence.log_evidence, parameters(model))
+    np.testing.assert_allclose(slope(system).gradient, gradient, rtol=1e-4, atol=1e-3)
+
+    own = np.flatnonzero(task == 1)
+    k = np.zeros((len(AT), len(X)))
+    k[:, own] = smooth_twin(model, X[own], AT)
+    mean = level + k @ Vinv @ r
+    q = 1.0 - k @ Vinv @ ones
+    variance = share * SMOOTH.diag(AT) - np.einsum("ij,jk,ik->i", k, Vinv, k) + q**2 / A
+    engine = Engine(model)
+    engine.learn_many(task, X, y, noise)
+    found, std = engine.predict_many([1] * len(AT), AT, return_std=True)
+    np.testing.assert_allclose(found, mean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(std**2, Q / n * variance, rtol=1e-5)
+    np.testing.assert_allclose(engine.predict_all(AT)[1], mean, rtol=0, atol=1e-6)
+    active = engine.disclose().active_estimate(engine.coefficients(1))
+    engine.forget(1)
+    passive = engine.disclose().estimate(X[own], y[own], noise[own])
+    for estimate in (active, passive):
+        found, std = estimate.predict(AT, return_std=True)
+        np.testing.assert_allclose(found, mean, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(std**2, estimate.release.sigma2 * variance, rtol=1e-5)
+
+
+def test_what_own_landmarks_miss_is_told_and_little_of_a_smooth_kernel() -> None:
+    """Beside the process itself, at inputs amid a task's own."""
+    task, X, y, _ = smooth_world()
+    own, at = task == 0, np.random.default_rng(5).uniform(-1.8, 1.8, size=(50, 2))
+    reg = MixedEffectRegressor(None, SMOOTH, lam=0.3, alpha=0.0, bias="none", sigma2=1.0, optimizer=None)
+    reg.fit(X[own], y[own], task=task[own])
+    assert 0 < reg.shifts_missed_ < 1e-6
+    mean, std = reg.predict(at, task=[0] * 50, return_std=True)
+    K = np.linalg.inv(SMOOTH(X[own]) + 0.3 * np.eye(LONG))
+    k = SMOOTH(at, X[own])
+    np.testing.assert_allclose(mean, k @ K @ y[own], rtol=0, atol=1e-3)
+    np.testing.assert_allclose(std**2, SMOOTH.diag(at) - np.einsum("ij,jk,ik->i", k, K, k), rtol=1e-2)
+    reg.set_params(individual=C(0.5) * RBF(0.02))
+    with pytest.warns(UserWarning, match=r"up to 2001 rows: their shifts .* 200 landmarks .* miss \d\d% of their var"):
+        reg.fit(X[own], y[own], task=task[own])
+    assert reg.shifts_missed_ > 0.3

@@ -61,12 +61,19 @@ def test_a_long_client_of_another_shift_adds_nothing() -> None:
     assert clip.norms([rows])[0] == 0.0
 
 
-@pytest.mark.parametrize(("policy", "most"), [("private", 2000), ("exact", 20_000)])
-def test_a_study_may_have_clients_of_any_length(tmp_path: Path, policy: str, most: int) -> None:
+@pytest.mark.parametrize(
+    ("policy", "shift", "refusal"),
+    [
+        ("private", "matern", "at most 2000 in .* few features"),
+        ("exact", "identity", "at most 20000 in .* without identity"),
+    ],
+)
+def test_a_study_may_have_clients_of_any_length(tmp_path: Path, policy: str, shift: str, refusal: str) -> None:
     change = {"matern": "dot_product", "[limits]": "[limits]\nexamples_per_client = 1000000"}
     text = changed(SHORT if policy == "private" else EXACT, change)
-    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
-    assert Study.load(tmp_path / "study.toml").limits.examples_per_client == 1_000_000
-    (tmp_path / "study.toml").write_text(text.replace("dot_product", "matern"), encoding="utf-8")
-    with pytest.raises(InvalidStudy, match=f"limits.examples_per_client: expected at most {most} in .* few features"):
+    for allowed in ("dot_product", *(["matern"] if policy == "exact" else [])):
+        (tmp_path / "study.toml").write_text(text.replace("dot_product", allowed), encoding="utf-8")
+        assert Study.load(tmp_path / "study.toml").limits.examples_per_client == 1_000_000
+    (tmp_path / "study.toml").write_text(text.replace("dot_product", shift), encoding="utf-8")
+    with pytest.raises(InvalidStudy, match=f"limits.examples_per_client: expected {refusal}"):
         Study.load(tmp_path / "study.toml")

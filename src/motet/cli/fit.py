@@ -350,7 +350,8 @@ class Found:
             }
         if self.fit is not None:
             about |= {"tuned_rows": self.fit.tuned_rows, "shuffled": self.fit.shuffled}
-            about |= {"missed_share": self.fit.missed.share, "missed_std": self.fit.missed.std}
+            missed = self.fit.missed
+            about |= {"missed_share": missed.share, "missed_std": missed.std, "missed_by_shifts": missed.shifts}
         return about | {"model": {**self.model.to_spec(), "sigma2": self.sigma2}}
 
 
@@ -400,6 +401,9 @@ def _show(found: Found) -> None:
     if found.fit is not None and found.model.basis is not None and found.fit.missed.share > 0:
         missed = f"they miss {found.fit.missed.share:.2g} of the average's variance, a standard deviation of at most"
         show(f"{found.model.basis!r}: {missed} {found.fit.missed.std:.2g}")
+    if found.fit is not None and found.fit.missed.shifts > 0:
+        share = f"{found.fit.missed.shifts:.1g} of their variance"
+        show(f"Long tasks: their shifts are computed through landmarks among each one's inputs, which miss {share}")
     for line in told.get("notes", []):
         show(f"Note: {line}.")
     if found.tuning is not None:

@@ -20,10 +20,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from motet.arrays import Array
 from motet.datasets import ROWS_READ, Batch, Dataset, Fields, new_table, read_row_group, row_groups, unfinished
 from motet.errors import EmptyData, InvalidData, MotetError
-from motet.learning.defaults import SAMPLED_INPUTS
 from motet.learning.information import Information
 from motet.learning.job import ADDING, FUNCTIONS, PREDICTING, Counts, Job, stages
 from motet.learning.partitions import Rows, Solution, Sums, first_sums, information, numbered, solve
@@ -181,7 +179,7 @@ def refusals() -> Iterator[None]:
 # --- a fit ---
 
 
-def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tuple[Solution, Counts, Array]:
+def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tuple[Solution, Counts, Rows]:
     """As one pass would do it, for rows in any order."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
@@ -204,12 +202,12 @@ def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tupl
         return solution, Counts(rows, tasks, left_out, shuffled=True), some
 
 
-def _first_look(job: Job) -> tuple[Sums, Array]:
-    """What to sum, by the first rows."""
+def _first_look(job: Job) -> tuple[Sums, Rows]:
+    """What to sum, by the first rows; and these."""
     for batch in job.dataset.batches(job.fields, skip_missing=job.skip_missing):
         rows = Rows.of(batch, job.fields)
         if len(rows.y):
-            return first_sums(rows, job.model, job.fields), rows.X[:SAMPLED_INPUTS]
+            return first_sums(rows, job.model, job.fields), rows
     raise EmptyData(f"{job.dataset.path.name}: every row has a missing value")
 
 

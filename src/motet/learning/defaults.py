@@ -22,7 +22,6 @@ from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
 from motet.model.spec import from_spec
-from motet.model.tasks import MAX_ROWS_WITH_MISSED
 from motet.text import first_few, suggestion
 
 Auto: TypeAlias = Literal["auto"]
@@ -32,7 +31,7 @@ MAX_CORRELATED_COLUMNS = 3  # up to which a shift's slopes may correlate with ea
 MAX_GROWING_INPUTS = 1500  # different inputs, above which a basis that grows would take long
 MAX_SEARCHED_INPUTS = 500  # the same, for a search over many fits
 LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
-MAX_SMOOTH_ROWS = MAX_ROWS_WITH_MISSED  # of a task, above which its shift has no smooth part by itself
+MAX_SMOOTH_ROWS = 2**18  # of all tasks, if some are so long that each has landmarks: above, shifts have no smooth part
 MAX_SMOOTH_INPUTS = 2**19  # different ones, above which the average of such tasks has none: 200 landmarks at each, 1 GB
 ROWS_PER_SLOPE = 3  # at least, for a linear bias
 

@@ -35,7 +35,7 @@ from motet.release.disclosed import Disclosed
 MAX_OFFSET = 1e4  # standard deviations from 0, beyond which a linear bias that is not centred loses digits
 MAX_MATRIX_ROWS = 20_000  # unique inputs of a growing basis, inputs of a task whose Rʲ is formed
 
-MAX_INVERSE_NUMBERS = 2**30  # of all tasks' Rʲ together, if they are formed: 8 GB
+MAX_INVERSE_NUMBERS = 2**30  # of all tasks' Rʲ together, formed or by features: 8 GB
 
 Batches: TypeAlias = dict[tuple[int, int, bool], Batch]  # by the number of their kernel, by size and by form of their R
 
@@ -323,20 +323,21 @@ class Engine:
 
 
 def _check_memory(folded: FoldedTasks, inputs: Array, shift: Shift) -> None:
-    """Refuse tasks whose Rʲ would not fit into memory: long ones whose shift has not few features."""
+    """Refuse tasks whose Rʲ would not fit into memory, formed or by features."""
     sizes = np.diff(folded.start)
-    for k in np.flatnonzero(sizes >= MIN_LOW_RANK_ROWS) if _are_too_long(sizes) else ():
+    numbers, formed = sizes.astype(float) ** 2, np.ones(len(sizes), dtype=bool)
+    if sizes.max(initial=0) <= MAX_MATRIX_ROWS and numbers.sum() <= MAX_INVERSE_NUMBERS:
+        return
+    for k in np.flatnonzero(sizes >= MIN_LOW_RANK_ROWS):
         X = inputs[folded.input[folded.start[k] : folded.start[k + 1]]]
-        sizes[k] = 0 if shift.at(X).rank(X) is not None else sizes[k]
-    if _are_too_long(sizes):
+        if (rank := shift.at(X).rank(X)) is not None:
+            numbers[k], formed[k] = sizes[k] * rank, False
+    if sizes[formed].max(initial=0) > MAX_MATRIX_ROWS or numbers.sum() > MAX_INVERSE_NUMBERS:
         raise InvalidData(
             f"tasks of up to {sizes.max()} inputs, {sizes.sum()} in all, are too long for {shift.kernel!s:.60}: "
-            "give a shift of few features (linear, powers, levels), for which any length will do, or thin the rows out"
+            "give a shift of few features (linear, powers, few levels), for which any length will do, "
+            "or thin the rows out"
         )
-
-
-def _are_too_long(sizes: Index) -> bool:
-    return bool(sizes.max(initial=0) > MAX_MATRIX_ROWS or (sizes.astype(float) ** 2).sum() > MAX_INVERSE_NUMBERS)
 
 
 def check_offset(X: Array, slopes: list[int]) -> None:

@@ -24,7 +24,8 @@ from motet.linalg import LowRankInverse, blas_limit, square
 from motet.model.basis import Features
 from motet.model.derivatives import derivatives
 from motet.model.features import feature_derivatives, features
-from motet.model.tasks import blocks
+from motet.model.own_landmarks import OwnLandmarks
+from motet.model.tasks import blocks, long_kernel
 from motet.release.estimates import task_coefficients
 from motet.release.posterior import Posterior
 
@@ -94,7 +95,7 @@ class ShortTasks(Tasks):
 class LongTasks(Tasks):
     """The block of M is not formed: it is R − RWWᵀR − aaᵀ/σ², with R by features.
 
-    What landmarks miss is noise here: a diagonal.
+    What landmarks miss, those of the average and those of the task, is noise here: a diagonal.
     """
 
     R: LowRankInverse
@@ -103,11 +104,17 @@ class LongTasks(Tasks):
 
     def individual(self, kernel: Kernel, X: Array) -> Iterator[tuple[float, Array]]:
         own, a = X[self.batch.h], self.a[:, None, :]
-        U = features(kernel, own)
+        kernel = long_kernel(kernel, own)
+        if isinstance(kernel, OwnLandmarks):
+            U, changes = kernel.derivatives(own)
+        else:
+            U, nothing = features(kernel, own), np.zeros(())
+            changes = ((D, nothing) for D in feature_derivatives(kernel, own))
         aU = a @ U
         MU = self.R @ U - self.RW @ (self.RW.swapaxes(-1, -2) @ U) - self.a[:, :, None] * (aU / self.sigma2)
-        for D in feature_derivatives(kernel, own):
-            yield 2.0 * float(np.vdot(MU, D)), _symmetric(U, D, aU, a @ D)
+        for D, missed in changes:
+            trace = 2.0 * float(np.vdot(MU, D)) + float(np.sum(self.diagonal * missed))
+            yield trace, _symmetric(U, D, aU, a @ D) + missed * self.a
 
     def missed(self, kernel: Kernel, X: Array) -> Iterator[Array]:
         alone = X[self.batch.h].reshape(-1, 1, X.shape[-1])

@@ -20,7 +20,6 @@ from motet.datasets import ROWS_READ, Batch, Fields, joined, overlapped
 from motet.errors import EmptyData, InvalidData, InvalidModel
 from motet.learning.batches import Batch as Stack
 from motet.learning.batches import batches
-from motet.learning.defaults import SAMPLED_INPUTS
 from motet.learning.engine import MAX_MATRIX_ROWS, check_offset
 from motet.learning.evidence import Evidence, Method
 from motet.learning.information import EVIDENCE_SUMS, Information
@@ -242,14 +241,14 @@ def solve(total: Information, sums: Sums, *, method: Method = "REML", dimension:
     return Solution(release, evidence, total, posterior)
 
 
-def solve_stream(tables: Iterator[Any], model: Model, fields: Fields) -> tuple[Solution, Array]:
-    """The fit of a stream of tables, which is read once; and the inputs of some of its rows."""
+def solve_stream(tables: Iterator[Any], model: Model, fields: Fields) -> tuple[Solution, Rows]:
+    """The fit of a stream of tables, which is read once; and some of its rows."""
     first = next(tables, None)
     if first is None:
         raise EmptyData("nothing to learn: expected at least one complete row")
     rows = Rows.of(first, fields)
     sums = first_sums(rows, model, fields)
-    return solve(total(chain([first], tables), sums, overlapped), sums), rows.X[:SAMPLED_INPUTS]
+    return solve(total(chain([first], tables), sums, overlapped), sums), rows
 
 
 def first_sums(rows: Rows, model: Model, fields: Fields) -> Sums:
@@ -300,7 +299,7 @@ class _Estimates:
 def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part, _Estimates]:
     """With aʲ = Rʲ(yʲ − Fⱼθ̂), at a task's own inputs the mean is yʲ − λw̄aʲ, its variance λw̄ − (λw̄)²(Rʲ − RʲSⱼⱼRʲ)ᵢᵢ.
 
-    What a basis misses is noise of a long task, so it adds to λw̄; but it is a part of the function, so its variance
+    What landmarks miss is noise of a long task, so it adds to λw̄; but it is a part of the function, so its variance
     stays. S = FΣFᵀ is taken over all inputs of the part, or by task, whichever is less work.
     """
     part = part_of(Rows.of(table, fields), Sums(release.model, fields))
@@ -308,21 +307,20 @@ def _own_estimates(table: Any, release: Disclosed, fields: Fields) -> tuple[Part
     average, W = F @ release.theta, release.posterior.whitened(F)
     pairs = sum(stack.h.size * stack.h.shape[1] for stack in part.stacks)
     S = square(W) if len(W) ** 2 <= 4 * pairs else None
-    missed = release.model.common_share * release.basis.residual(part.inputs, F[:, : release.basis.rank])
-    shift = Shift.of(release.model, release.model.individual, release.basis)
     columns: list[tuple[Array, ...]] = []
     for stack in part.stacks:
-        missed_is_noise = shift.at(part.inputs[stack.h]).missed_is_noise
         for some in stack.parts(stack.h.shape[1] * (2 * stack.h.shape[1] + (W.shape[1] if S is None else 0))):
             a = task_coefficients(some.R, some.y, average[some.h])
             if S is None or isinstance(some.R, LowRankInverse):
                 spread = ((some.R @ W[some.h]) ** 2).sum(axis=-1)
             else:
                 spread = np.einsum("mij,mij->mi", some.R @ blocks(S, some.h), some.R)
-            diagonal = some.R.diagonal if isinstance(some.R, LowRankInverse) else np.einsum("mii->mi", some.R)
-            unseen = missed[some.h] if missed_is_noise else 0.0
-            noise = release.model.lam * some.noise + unseen
-            variance = noise - noise**2 * (diagonal - spread) + unseen
+            noise = own_noise = release.model.lam * some.noise
+            if isinstance(some.R, LowRankInverse):
+                diagonal, noise = some.R.diagonal, 1.0 / some.R.D
+            else:
+                diagonal = np.einsum("mii->mi", some.R)
+            variance = noise - noise**2 * (diagonal - spread) + np.maximum(noise - own_noise, 0.0)
             key = some.task[:, None] * len(part.inputs) + some.h
             columns.append((key, some.noise, a, some.y - noise * a, variance))
     joined_columns = [np.concatenate([column.ravel() for column in same]) for same in zip(*columns)]

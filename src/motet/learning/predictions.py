@@ -44,7 +44,8 @@ def predict(
             given = (release.posterior.variance, F[rows], columns[at])
             new[rows] = False
             if isinstance(stack.R, LowRankInverse):
-                u = shift.features(X[rows], inputs[stack.h])
+                own = inputs[stack.h]
+                u = shift.at(own).features(X[rows], own)
                 mean[rows] = feature_mean(mean[rows], u, stack.R, stack.y, average)
                 if return_std:
                     variance[rows] = feature_variance(*given, u, stack.R, unshared)
@@ -89,7 +90,8 @@ def predict_all(
         if isinstance(batch.R, LowRankInverse):
             for some in slices(len(batch.task), NUMBERS_PER_PART // (batch.h.shape[1] * X.shape[1])):
                 task, h, y, R = batch.task[some], batch.h[some], batch.y[some], batch.R[some]
-                u = shift.features(np.broadcast_to(X, (len(task), *X.shape)), inputs[h])
+                own = inputs[h]
+                u = shift.at(own).features(np.broadcast_to(X, (len(task), *X.shape)), own)
                 means[task] = feature_mean(means[task], u, R, y, average[h])
             continue
         k = shift.gram(X, inputs)

@@ -39,9 +39,12 @@ from motet.learning.triples import Triples
 from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
+from motet.model.own_landmarks import LANDMARKS
+from motet.model.tasks import MAX_DENSE_ROWS, missed_by_own_landmarks
 from motet.release.disclosed import Disclosed
 
 ONE_TASK = "all rows"
+TOLD_SHARE = 0.01  # of the shifts' variance, missed by landmarks, from which on fit warns
 SEARCHED_ROWS_PER_TASK = 300  # of long tasks whose model is not linear, by which settings are chosen
 
 
@@ -61,20 +64,20 @@ class Rows:
         return self.X[distinct(self.X)[0]]
 
     @cached_property
-    def _number(self) -> Index:
+    def number(self) -> Index:
         """Of every row's task."""
         return Triples().assign_numbers(self.task)
 
     @cached_property
     def longest(self) -> int:
         """Rows of the longest task."""
-        return int(np.bincount(self._number).max(initial=0))
+        return int(np.bincount(self.number).max(initial=0))
 
     def thinned(self, per_task: int) -> Rows:
         """At most so many rows of each task, at random."""
         shuffled = np.random.default_rng(0).permutation(len(self.y))
-        order = shuffled[np.argsort(self._number[shuffled], kind="stable")]
-        start = np.cumsum(count := np.bincount(self._number)) - count
+        order = shuffled[np.argsort(self.number[shuffled], kind="stable")]
+        start = np.cumsum(count := np.bincount(self.number)) - count
         kept = np.sort(order[np.arange(len(order)) - np.repeat(start, count) < per_task])
         task = self.task[kept] if isinstance(self.task, np.ndarray) else [self.task[i] for i in kept]
         return Rows(task, self.X[kept], self.y[kept], self.noise[kept], self.single_task)
@@ -132,6 +135,16 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``"evidence"`` chooses the settings in ``fit``; None keeps those that are given.
     method
         ``"REML"``, the restricted evidence, or ``"ML"``.
+
+    Attributes
+    ----------
+    engine_
+        The fitted model, with every task's examples.
+    tuning_
+        What the search found; None if there was none.
+    shifts_missed_
+        The share of the shifts' variance that landmarks miss in tasks of more than 2,000 rows, whose shift is computed
+        through 200 of their own inputs unless its kernel has few features; 0 if there are no such tasks.
     """
 
     # What metadata routing passes on by default.
@@ -144,6 +157,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     engine_: Engine
     single_task_: bool
     tuning_: Tuning | None
+    shifts_missed_: float
 
     def __init__(
         self,
@@ -242,6 +256,14 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused here
         self.engine_, self.single_task_, self.tuning_ = engine, rows.single_task, tuning
+        self.shifts_missed_ = missed_by_own_landmarks(model.individual, rows.number, rows.X)
+        if self.shifts_missed_ > TOLD_SHARE:
+            warnings.warn(
+                f"tasks of up to {rows.longest} rows: their shifts are computed through {LANDMARKS} landmarks among "
+                f"each one's inputs, which miss {self.shifts_missed_:.0%} of their variance (it counts as noise)",
+                UserWarning,
+                stacklevel=3,
+            )
         return self
 
     def _rows(self, X: Any, y: Any, task: Any, sample_weight: Any, *, reset: bool) -> Rows:
@@ -286,30 +308,31 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _affordable(self, rows: Rows) -> tuple[bool, bool]:
         """Whether the shifts, and the average, may have a smooth part if they are ``"auto"``; warns of those that not.
 
-        Each task's own smooth part costs the cube of its rows.
+        A long task's own smooth part costs some hundred numbers for each of its rows.
         """
-        if rows.longest <= defaults.MAX_SMOOTH_ROWS:
+        if rows.longest <= MAX_DENSE_ROWS:
             return True, True
+        smooth_shift = len(rows.y) <= defaults.MAX_SMOOTH_ROWS
         smooth_average = len(rows.inputs) <= defaults.MAX_SMOOTH_INPUTS
         linear = [
-            *(["the shifts"] if self.individual == "auto" else []),
+            *(["the shifts"] if self.individual == "auto" and not smooth_shift else []),
             *(["the average"] if self.common == "auto" and not smooth_average else []),
         ]
         if linear:
             warnings.warn(
-                f"tasks of up to {rows.longest} rows: {' and '.join(linear)} are linear, because a smooth function of "
-                "each task costs the cube of its rows; name the kernels, or thin the rows out, for another model",
+                f"{len(rows.y)} rows, up to {rows.longest} of a task: {' and '.join(linear)} are linear, because "
+                "smooth functions of so many would take long; name the kernels, or thin the rows out, for others",
                 UserWarning,
                 stacklevel=5,
             )
-        return False, smooth_average
+        return smooth_shift, smooth_average
 
     def _tune(self, model: Model, rows: Rows, report: Callable[[Step], None] | None) -> Tuning | None:
         """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any.
 
         Of long tasks whose model is not linear some rows are enough for that, and all would take long.
         """
-        if rows.longest > defaults.MAX_SMOOTH_ROWS and not is_linear(model, rows.X.shape[1]):
+        if rows.longest > MAX_DENSE_ROWS and not is_linear(model, rows.X.shape[1]):
             rows = rows.thinned(SEARCHED_ROWS_PER_TASK)
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)

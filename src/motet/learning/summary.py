@@ -18,6 +18,7 @@ from motet.learning.tables import Table
 from motet.linalg import blas_limit
 from motet.model.features import features
 from motet.model.gram import gram, linear_form
+from motet.model.tasks import long_kernel
 from motet.text import count
 
 
@@ -162,7 +163,7 @@ def shrinkage(results: Results, part: Part) -> float:
     for batch, a in coefficients(results):
         Z = system.X[batch.h]
         if C is None and batch.is_low_rank:
-            U = np.sqrt(ratio) * features(component.kernel, Z)
+            U = np.sqrt(ratio) * features(long_kernel(component.kernel, Z), Z)
             estimate = (U @ (U.swapaxes(-1, -2) @ a[:, :, None]))[:, :, 0]
             prior += float(np.vdot(U, U))
         elif C is None:

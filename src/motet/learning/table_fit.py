@@ -34,6 +34,7 @@ from motet.learning.search import Step
 from motet.learning.survey import TUNING_ROWS, Survey
 from motet.learning.tuning import Tuning
 from motet.model.model import Model
+from motet.model.tasks import missed_by_own_landmarks
 from motet.release.disclosed import Disclosed
 
 
@@ -43,20 +44,25 @@ class Missed:
 
     ``share`` is the trace of K̄ − eᵀe over that of K̄, ``std`` the largest standard deviation of what is missed: each
     task has it as its own, so predictions differ from those of a basis that misses nothing by about so much at most.
+    ``shifts`` is the share of the shifts' variance that landmarks miss in tasks that are too long for their kernel.
     """
 
     share: float
     std: float
+    shifts: float = 0.0
 
     @classmethod
-    def of(cls, release: Disclosed, X: Array) -> Missed:
+    def of(cls, release: Disclosed, X: Array, rows: Rows) -> Missed:
+        """At inputs X, and in the long tasks among some rows."""
         basis, model = release.basis, release.model
+        shifts = missed_by_own_landmarks(model.individual, rows.task, rows.X)
         if model.common is None or not len(X):
-            return cls(0.0, 0.0)
+            return cls(0.0, 0.0, shifts)
         residual = basis.residual(X, basis.e(X))
         size = float(np.sum(model.common.diag(X)))
         sigma2 = release.sigma2 or 0.0
-        return cls(float(residual.sum()) / size if size else 0.0, float(np.sqrt(sigma2 * model.alpha * residual.max())))
+        std = float(np.sqrt(sigma2 * model.alpha * residual.max()))
+        return cls(float(residual.sum()) / size if size else 0.0, std, shifts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +132,14 @@ def fit_table(
 
         done = fit_on_cluster(job, outputs, dask)
     solution, counts, some = done
-    shown = some if sample is None else sample.X
+    shown = some.X if sample is None else sample.X
     return TableFit(
         replace(solution.release, version=1),
         solution.evidence,
         counts.rows,
         counts.tasks,
         counts.left_out,
-        Missed.of(solution.release, shown[: defaults.SAMPLED_INPUTS]),
+        Missed.of(solution.release, shown[: defaults.SAMPLED_INPUTS], some),
         tuning,
         0 if sample is None else len(sample.y),
         counts.shuffled,
@@ -186,7 +192,7 @@ def tuned(
 # --- one pass ---
 
 
-def _streamed(job: Job, outputs: dict[str, Path]) -> tuple[Solution, Counts, Array] | None:
+def _streamed(job: Job, outputs: dict[str, Path]) -> tuple[Solution, Counts, Rows] | None:
     """The fit of a table in which rows of a task lie together; None if they do not."""
     counts = Counts()
     try:

@@ -29,6 +29,7 @@ from motet.kernels import (
     Sum,
     affine,
 )
+from motet.model.own_landmarks import LANDMARKS, OwnLandmarks
 
 FeatureMap: TypeAlias = Callable[[Kernel, Array, Array], Array]
 FeatureDerivatives: TypeAlias = Callable[[Kernel, Array], Iterator[Array]]
@@ -36,9 +37,11 @@ FeatureDerivatives: TypeAlias = Callable[[Kernel, Array], Iterator[Array]]
 
 def feature_count(kernel: Kernel, X: Array) -> int | None:
     """How many features a kernel has at these inputs, or at a stack of them; None if it has no finite number."""
-    kind, X = type(kernel), X if _has_levels(kernel) else X[..., :1, :]
+    kind, X = type(kernel), X if has_levels(kernel) or type(kernel) is OwnLandmarks else X[..., :1, :]
     if kind is Identity:  # a level of one task is none of another's
         return max((len(distinct(table)[0]) for table in X.reshape(-1, *X.shape[-2:])), default=0)
+    if kind is OwnLandmarks:
+        return min(LANDMARKS, X.shape[-2])
     if kind in (ConstantKernel, DotProduct, Linear):
         return features(kernel, np.zeros((1, X.shape[-1]))).shape[-1]
     if kind in (On, Scaled):
@@ -57,7 +60,14 @@ def feature_count(kernel: Kernel, X: Array) -> int | None:
 
 def has_few_features(kernel: Kernel, p: int) -> bool:
     """Whether a kernel has the same few features however many inputs of ``p`` columns there are; levels may be many."""
-    return feature_count(kernel, np.zeros((1, p))) is not None and not _has_levels(kernel)
+    return feature_count(kernel, np.zeros((1, p))) is not None and not has_levels(kernel)
+
+
+def has_levels(kernel: Kernel) -> bool:
+    """Whether some features are levels of a task's inputs, which may be as many as its rows."""
+    if type(kernel) in (Sum, Product):
+        return has_levels(kernel.k1) or has_levels(kernel.k2)
+    return type(kernel) is Identity or (type(kernel) in (On, Scaled, Exponentiation) and has_levels(kernel.kernel))
 
 
 def features(kernel: Kernel, X: Array, own: Array | None = None) -> Array:
@@ -66,7 +76,7 @@ def features(kernel: Kernel, X: Array, own: Array | None = None) -> Array:
     Levels are those of the inputs ``own``, by default of X: at other levels, which tell nothing of them, u is 0. In a
     stack every table has its own, and the tables with fewer features get zeros behind them.
     """
-    if X.ndim > 2 and _has_levels(kernel):
+    if X.ndim > 2 and has_levels(kernel):
         tables = [features(kernel, table, None if own is None else own[k]) for k, table in enumerate(X)]
         width = max((table.shape[1] for table in tables), default=0)
         return np.array([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
@@ -77,7 +87,7 @@ def feature_derivatives(kernel: Kernel, X: Array) -> Iterator[Array]:
     """∂u(x)/∂θᵢ for every free parameter of scikit-learn's ``kernel.theta``, in order."""
     if not len(kernel.theta):
         return iter(())
-    if X.ndim > 2 and _has_levels(kernel):
+    if X.ndim > 2 and has_levels(kernel):
         return _stacked([feature_derivatives(kernel, table) for table in X])
     return DERIVATIVES[type(kernel)](kernel, X)
 
@@ -86,12 +96,6 @@ def _stacked(tables: list[Iterator[Array]]) -> Iterator[Array]:
     for changes in zip(*tables):
         width = max(D.shape[1] for D in changes)
         yield np.array([np.pad(D, ((0, 0), (0, width - D.shape[1]))) for D in changes])
-
-
-def _has_levels(kernel: Kernel) -> bool:
-    if type(kernel) in (Sum, Product):
-        return _has_levels(kernel.k1) or _has_levels(kernel.k2)
-    return type(kernel) is Identity or (type(kernel) in (On, Scaled, Exponentiation) and _has_levels(kernel.kernel))
 
 
 # --- features ---
@@ -142,6 +146,7 @@ MAPS: dict[type[Kernel], FeatureMap] = {
     Sum: lambda kernel, X, own: np.concatenate([features(kernel.k1, X, own), features(kernel.k2, X, own)], axis=-1),
     Product: lambda kernel, X, own: _products(features(kernel.k1, X, own), features(kernel.k2, X, own)),
     Exponentiation: _power,
+    OwnLandmarks: lambda kernel, X, own: kernel.features(X, own),
 }
 
 # --- derivatives ---

@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, as_bytes, match, stable_order
+from motet.arrays import Array, Index, as_bytes, distinct, match, stable_order
 from motet.errors import NotPositiveDefinite
 from motet.linalg import LowRankInverse, inverse, triangle
 from motet.model.basis import Basis
 from motet.model.features import feature_count, features
 from motet.model.gram import gram
 from motet.model.model import Model
+from motet.model.own_landmarks import OwnLandmarks
 
 Inverse: TypeAlias = Array | LowRankInverse  # Rʲ of a task, or of a stack of tasks
 MIN_LOW_RANK_ROWS, ROWS_PER_FEATURE = 64, 4  # of a task, from which on its R is kept by features
-MAX_ROWS_WITH_MISSED = 2000  # of a task that has what a basis misses as a function of its own
+SHOWN_TASKS = 10
+MAX_DENSE_ROWS = 2000  # of a task whose R may be formed: above, what a basis and landmarks miss is noise
 
 # --- examples ---
 
@@ -134,7 +136,8 @@ class Shift:
 
     With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): the part of the average's kernel that
     the basis misses is not shared, so each task has it as its own. At ``spanned`` inputs a basis misses nothing.
-    With ``missed_is_noise`` that part is of every input alone, and adds to the variance of its noise.
+    With ``missed_is_noise`` that part is of every input alone, and adds to the variance of its noise; so does what the
+    task's ``OwnLandmarks`` miss of its kernel.
     """
 
     kernel: Kernel
@@ -171,7 +174,7 @@ class Shift:
         rows = as_bytes(X.reshape(-1, X.shape[-1]))
         return np.array([row not in self.spanned for row in rows], dtype=bool).reshape(X.shape[:-1])
 
-    def variance(self, X: Array, missed: Array) -> Array:
+    def variance(self, X: Array, missed: Array | float) -> Array:
         """``share`` · k̃(x, x) + ``missed``, the variance that the basis misses, at inputs or at stacks of them."""
         variance = self.kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
         return np.asarray(self.share * variance + missed)
@@ -189,12 +192,13 @@ class Shift:
     # --- long tasks, whose shift has few features ---
 
     def at(self, X: Array) -> Shift:
-        """The shift of a task with these inputs, or of a stack: if it is long, what a basis misses is noise.
+        """The shift of a task with these inputs, or of a stack: if it is long, with few features, whatever the kernel.
 
-        That part has as many features as there are inputs, and would cost the cube of their number.
+        What a basis misses has as many features as there are inputs, and would cost the cube of their number.
         """
-        is_long = self.basis is not None and X.shape[-2] > MAX_ROWS_WITH_MISSED
-        return replace(self, missed_is_noise=True) if is_long and feature_count(self.kernel, X) is not None else self
+        if X.shape[-2] <= MAX_DENSE_ROWS:
+            return self
+        return replace(self, kernel=long_kernel(self.kernel, X), missed_is_noise=self.basis is not None)
 
     def rank(self, X: Array) -> int | None:
         """The number of features at the inputs of a task or of a stack, if R is cheaper by them: few beside the rows.
@@ -215,7 +219,10 @@ class Shift:
             flat = _features(self.basis, rows) if E is None else E.reshape(len(rows), -1)
             missed = self.basis.residual(rows, flat).reshape(noise.shape)
             diagonal = diagonal + self.missed_share * missed * self._unspanned(X)
-        return self.features(X), diagonal
+        U = self.features(X)
+        if isinstance(self.kernel, OwnLandmarks):
+            diagonal = diagonal + np.maximum(self.variance(X, 0.0) - np.einsum("...ij,...ij->...i", U, U), 0.0)
+        return U, diagonal
 
     def features(self, X: Array, own: Array | None = None) -> Array:
         """u(x) with ``share`` · k̃(x, x′) = u(x)ᵀu(x′); levels are those of the task's ``own`` inputs, by default X."""
@@ -240,6 +247,23 @@ class Shift:
         T = triangle(np.concatenate([U, columns], axis=-1) / np.sqrt(diagonal)[..., None])
         U, columns = np.split(T, [U.shape[-1]], axis=-1)
         return np.eye(T.shape[-2]) + U @ U.swapaxes(-1, -2), columns
+
+
+def long_kernel(kernel: Kernel, X: Array) -> Kernel:
+    """A kernel, for a long task with these inputs: itself if it has few features, or through landmarks among them."""
+    return kernel if feature_count(kernel, X) is not None else OwnLandmarks(kernel)
+
+
+def missed_by_own_landmarks(kernel: Kernel, task: Index, X: Array) -> float:
+    """What landmarks of long tasks miss, as a share of the kernel's variance at their rows, in some of these tasks."""
+    missed = variance = 0.0
+    for long in np.flatnonzero(np.bincount(task) > MAX_DENSE_ROWS)[:SHOWN_TASKS]:
+        own = X[task == long]
+        own = own[distinct(own)[0]]
+        if len(own) > MAX_DENSE_ROWS and isinstance(approximate := long_kernel(kernel, own), OwnLandmarks):
+            missed += float(approximate.missed(own).sum())
+            variance += float(kernel.diag(own).sum())
+    return missed / variance if variance else 0.0
 
 
 def _features(basis: Basis, X: Array) -> Array:

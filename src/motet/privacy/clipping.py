@@ -250,7 +250,8 @@ class Clip:
 
 def _is_computable(shift: Shift, X: Array) -> bool:
     """Whether a client with these inputs has not too many, or a shift of few features."""
-    return len(X) <= MAX_INPUTS_PER_CLIENT or shift.at(X).rank(X) is not None
+    long = shift.at(X)
+    return len(X) <= MAX_INPUTS_PER_CLIENT or (long.kernel is shift.kernel and long.rank(X) is not None)
 
 
 def _ranks(X: Array) -> Index:

@@ -21,7 +21,7 @@ from motet.learning.engine import MAX_MATRIX_ROWS
 from motet.model.basis import BASES, BasisSpec, Bias
 from motet.model.catalogue import Catalogue
 from motet.model.columns import Columns
-from motet.model.features import has_few_features
+from motet.model.features import has_few_features, has_levels
 from motet.model.model import Model
 from motet.model.spec import from_spec
 from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
@@ -95,15 +95,22 @@ class Study:
         return (computable,) * self.dimension if columns is None else columns.bounds_or(computable)
 
     def _check_length(self) -> None:
-        """A client may have any number of examples if its shift has few features and the basis is fixed."""
+        """A client may have any number of examples if the basis is fixed and the shift has few features, or gets them.
+
+        It gets none for levels, which may be as many as the examples; nor in a private study.
+        """
         most, sent = MAX_INPUTS_PER_CLIENT if self.private else MAX_MATRIX_ROWS, self.limits.examples_per_client
-        is_fixed = self.model.common is None or self.model.basis is not None
-        if sent <= most or (is_fixed and has_few_features(self.model.individual, self.dimension)):
+        is_fixed, shift = self.model.common is None or self.model.basis is not None, self.model.individual
+        is_short = has_few_features(shift, self.dimension) if self.private else not has_levels(shift)
+        if sent <= most or (is_fixed and is_short):
             return
-        study = "a private study, in which a client with more adds nothing" if self.private else "this study"
+        if self.private:
+            study = "a private study, in which a client with more adds nothing"
+            needs = "a shift of few features (dot_product, linear, constant, power)"
+        else:
+            study, needs = "this study", "a shift without identity"
         raise InvalidStudy(
-            f"expected at most {most} in {study}, got {sent}; more need a shift of few features (dot_product, linear, "
-            "constant, power) and a fixed basis",
+            f"expected at most {most} in {study}, got {sent}; more need {needs} and a fixed basis",
             where="limits.examples_per_client",
         )
 

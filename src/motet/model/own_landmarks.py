@@ -1,0 +1,91 @@
+"""Few features for a kernel that has none, where a task is long: through landmarks among the task's own inputs.
+
+With Z the landmarks k(x, x′) is taken for k(x, Z) K(Z, Z)⁻¹ k(Z, x′) between the inputs of a task, and what that misses
+of k(x, x) is of each input alone: noise to the other rows, and a part of the function. So a long task costs no more
+than its rows, whatever its kernel, and its variance is not understated. Z depends on the inputs and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.kernels import Kernel, Matern, Reading
+from motet.linalg import pivoted_cholesky, solve_lower
+from motet.model.derivatives import derivatives
+from motet.model.gram import gram
+
+LANDMARKS, SAMPLED_INPUTS = 200, 800  # of a task, chosen among so many of its inputs
+JITTER = 1e-8  # of a kernel's variance, on the diagonal of K(Z, Z), which may be singular
+
+
+class OwnLandmarks(Reading):
+    """A kernel through the landmarks of the task that it is evaluated for."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def read(self, X: Array) -> Array:
+        return X
+
+    def __repr__(self) -> str:
+        return f"OwnLandmarks({self.kernel})"
+
+    def features(self, X: Array, own: Array) -> Array:
+        """u(x) = L⁻¹k(Z, x) with LLᵀ = K(Z, Z), Z of the task's inputs ``own``; NaN if K is not positive definite."""
+        Z = landmarks(own)
+        try:
+            L = np.linalg.cholesky(self._over(Z))
+        except np.linalg.LinAlgError:
+            return np.full((*X.shape[:-1], Z.shape[-2]), np.nan)
+        return solve_lower(L, gram(self.kernel, Z, X)).swapaxes(-1, -2)
+
+    def missed(self, X: Array) -> Array:
+        """k(x, x) − u(x)ᵀu(x) at the inputs of a task, or of a stack."""
+        u = self.features(X, X)
+        return np.maximum(_diagonal(self.kernel, X) - np.einsum("...ij,...ij->...i", u, u), 0.0)
+
+    def derivatives(self, X: Array) -> tuple[Array, Iterator[tuple[Array, Array]]]:
+        """Bᵀ = k(X, Z) K(Z, Z)⁻¹, and for every parameter C and what it changes of ``missed``: K changes by CB + (CB)ᵀ.
+
+        C = ∂K(X, Z) − ½Bᵀ∂K(Z, Z).
+        """
+        Z = landmarks(X)
+        BT = np.linalg.solve(self._over(Z), gram(self.kernel, Z, X)).swapaxes(-1, -2)
+
+        def changes() -> Iterator[tuple[Array, Array]]:
+            alone = X.reshape(-1, 1, X.shape[-1])
+            listed = (derivatives(self.kernel, *inputs) for inputs in ((X, Z), (Z,), (alone,)))
+            for D_XZ, D_ZZ, D in zip(*listed):
+                C = D_XZ - 0.5 * BT @ _jittered(D_ZZ)
+                yield C, D.reshape(X.shape[:-1]) - 2.0 * np.einsum("...ij,...ij->...i", C, BT)
+
+        return BT, changes()
+
+    def _over(self, Z: Array) -> Array:
+        return _jittered(gram(self.kernel, Z))
+
+
+def landmarks(X: Array, count: int = LANDMARKS) -> Array:
+    """Some inputs of a task, or of each task of a stack, spread as they are: pivots of a rough kernel over a sample.
+
+    In whichever order inputs come, these are the same.
+    """
+    if X.ndim > 2:
+        return np.array([landmarks(table, count) for table in X])
+    X = X[np.lexsort(X.T)]
+    chosen = np.random.default_rng(0).choice(len(X), min(len(X), SAMPLED_INPUTS), replace=False)
+    sample, scale = X[np.sort(chosen)], X.std(axis=0)
+    rough = Matern(np.sqrt(X.shape[1]), nu=0.5)
+    _, order = pivoted_cholesky(rough(sample / np.where(scale > 0, scale, 1.0)), rough)
+    return np.asarray(sample[order[:count]])
+
+
+def _jittered(K: Array) -> Array:
+    return K + JITTER * np.einsum("...ii->...", K)[..., None, None] / K.shape[-1] * np.eye(K.shape[-1])
+
+
+def _diagonal(kernel: Kernel, X: Array) -> Array:
+    return np.asarray(kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1]))
