@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	@touch $@
 
 .venv/.complete: requirements-dev.txt pyproject.toml
-	@$(PYTHON) tools/install.py requirements-dev.txt "1.6 GB in all"
+	@$(PYTHON) tools/install.py requirements-dev.txt "1.8 GB in all"
 	@touch .venv/.demo $@
 
 setup: .venv/.complete

@@ -47,6 +47,7 @@ LONG = (
     "scenarios/test_many_servers.py",
     "scenarios/test_client_faults.py",
     "test_docs.py",
+    "test_engines.py",
     "privacy/test_attacks_on_private_releases.py",
 )
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
