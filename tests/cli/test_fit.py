@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import motet
-from motet import MixedEffectRegressor
+from motet import Disclosed, MixedEffectRegressor
 from motet.learning.search import Step
+from motet.store.releases import current
 from tests.cli.program import check_mistakes, good, predictions, refused, run, table
+from tests.store.local_study import EXACT, PRIVATE, local_study
 
 HEADER = "subject,weeks,dose,y\n"
 
@@ -152,3 +154,23 @@ def test_a_large_table_goes_through_settings_predictions_and_coefficients(visits
     assert "Log evidence of all rows" in good(run("fit", visits, *again))
     refused(run("fit", visits, *options, *outputs), "already exists")
     refused(run("fit", visits, *options[:-1], visits, "--out", tmp_path / "x"), "not a release")
+
+
+def test_a_studys_database_is_fitted_as_its_server_would(tmp_path: Path) -> None:
+    """Also while it is open elsewhere; privacy is not given away, and what would be ignored is refused."""
+    file, out = tmp_path / "study.toml", tmp_path / "model.safetensors"
+    with local_study(tmp_path, EXACT) as study:
+        assert study.release() == [1]
+        with study.store.snapshot() as connection:
+            released = current(connection)
+        assert released is not None
+        data = json.loads(good(run("fit", file, "--out", out, "--json")))
+        assert (data["rows"], data["tasks"], data["inputs"]) == (6, 3, ["x0"])
+        found, expected, at = Disclosed.load(out), Disclosed.from_bytes(released.data), [[-1.0], [0.25], [1.0]]
+        np.testing.assert_allclose(found.average(at), expected.average(at), rtol=1e-9)
+        assert found.sigma2 == pytest.approx(expected.sigma2, rel=1e-9)
+        assert "6 rows of 3 tasks" in good(run("fit", file, "--out", tmp_path / "again.safetensors"))
+    refused(run("fit", file, "--out", tmp_path / "x", "--dask", "local"), "study.toml settles", "leave --dask out")
+    file.write_text(PRIVATE, encoding="utf-8")
+    refused(run("fit", file, "--out", tmp_path / "x"), "promises privacy")
+    assert not (tmp_path / "x").exists()

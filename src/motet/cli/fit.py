@@ -168,6 +168,12 @@ def fit(
     from motet.learning.table_fit import fields_of, fit_table
 
     if file.suffix.lower() == ".toml":
+        options = {"inputs": inputs, "settings": settings, "dask": dask}
+        options |= {"predictions": predictions, "coefficients": coefficients}
+        if given := [f"--{name}" for name, value in options.items() if value is not None]:
+            raise InvalidData(
+                f"{file.name} settles what is fitted, and only a release is written: leave {given[0]} out"
+            )
         found, release = _fit_study(file)
     else:
         model = None if settings is None else _settings(settings)
