@@ -20,7 +20,7 @@ from benchmarks.million import million
 from benchmarks.page import page
 from benchmarks.partitions import huge, partitions
 from benchmarks.recovery import recovery
-from benchmarks.rows import rows, tune_rows  # noqa: F401
+from benchmarks.rows import fit_smooth, rows, tune_rows  # noqa: F401
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
 from benchmarks.workers import workers
 from motet import Eigen, Engine, Features, MixedEffectRegressor, Model

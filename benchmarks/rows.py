@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from motet import MixedEffectRegressor, Model, Moments, sql
 from motet.arrays import Array
-from motet.kernels import Linear
+from motet.kernels import RBF, ConstantKernel, Linear
+from motet.model.own_landmarks import LANDMARKS
 
 GROUPS, LENGTH, INPUTS = 100, 20_000, ["a", "b", "c"]
 NAMES: dict[str, Any] = {"task": "group", "target": "y", "inputs": INPUTS}
+SMOOTH_GROUPS, SMOOTH = 10, ConstantKernel(1.0) + RBF(1.0)
 MODEL = Model(None, Linear(np.eye(4).tolist()), 0.5, 1.0, bias="linear")
 
 
@@ -63,6 +65,34 @@ def tune_rows() -> MixedEffectRegressor:
     return reg
 
 
+def fit_smooth() -> MixedEffectRegressor:
+    """Ten of the groups with a smooth shift, which is computed through landmarks."""
+    group, X, y = _some()
+    return MixedEffectRegressor(None, SMOOTH, 0.5, 1.0, "linear", optimizer=None).fit(X, y, task=group)
+
+
+def _some() -> tuple[Array, Array, Array]:
+    group, X, y = _read()
+    return group[: SMOOTH_GROUPS * LENGTH], X[: SMOOTH_GROUPS * LENGTH], y[: SMOOTH_GROUPS * LENGTH]
+
+
+def _factors() -> None:
+    """The kernel between the rows and 200 others, and its orthogonal factor, group by group."""
+    _, X, _ = _some()
+    for own in np.split(X, SMOOTH_GROUPS):
+        np.linalg.qr(SMOOTH(own, own[:LANDMARKS]))
+
+
+def _smooth_rows() -> list[Row]:
+    takes, ratio = timed(fit_smooth, _factors, 3)
+    peak = peak_megabytes("fit_smooth")
+    job = f"fit of {SMOOTH_GROUPS} groups × {LENGTH:,} rows with a smooth shift, 200 landmarks in each"
+    return [
+        Row(job, takes, "the kernel at landmarks and its QR alone", ratio, 5.0),
+        Row("the same, peak memory of the process", f"{peak:.0f} MB", "3 GB", peak / 3000, 1.0),
+    ]
+
+
 def rows() -> list[Row]:
     takes, r = timed(fit_file, _read, 9)
     by_sql, by_rows = medians(fit_in_database, fit_file, 5)
@@ -82,4 +112,5 @@ def rows() -> list[Row]:
         Row("the whole search of settings, from these moments", duration(tuned), against, tuned / read, 5.0),
         Row("regressor that tunes, and all rows predicted", duration(whole), "60 s", whole / 60.0, 1.0),
         Row("the same, peak memory of the process", f"{peak:.0f} MB", "3 GB", peak / 3000, 1.0),
+        *_smooth_rows(),
     ]
