@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -39,12 +40,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=names, help="these jobs alone; nothing is written")
     parser.add_argument("--no-figure", action="store_true", help="leave the figure of growth as it is")
     chosen = parser.parse_args()
-    console, rows = Console(), list[Row]()
+    console, rows, failed = Console(), list[Row](), list[str]()
     with threadpool_limits(THREADS):
         for job in jobs.TABLE:
             if not chosen.only or job.__name__ in chosen.only:
-                with console.status(job.__name__):
-                    rows += job()
+                try:
+                    with console.status(job.__name__):
+                        rows += job()
+                except Exception:  # the others took long to measure
+                    console.print_exception()
+                    failed.append(job.__name__)
         growth = []
         if not chosen.only and not chosen.no_figure:
             from benchmarks.growth import draw
@@ -59,6 +64,8 @@ def main() -> None:
         console.print(line, style="dim")
     if not chosen.only and not chosen.no_figure:
         RESULTS.write_text(markdown(rows, growth), encoding="utf-8")
+    if failed:
+        sys.exit(f"without {', '.join(failed)}, which failed")
 
 
 if __name__ == "__main__":

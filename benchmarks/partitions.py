@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -210,7 +211,7 @@ def _local(path: Path, workers: int) -> float:
     """Seconds of a fit on a cluster that is there already."""
     from distributed import Client, LocalCluster
 
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1", "silence_logs": logging.ERROR}
     with LocalCluster(n_workers=workers, **settings) as cluster, Client(cluster) as client:
         client.run(_import)
         begin = time.perf_counter()

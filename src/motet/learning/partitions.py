@@ -25,7 +25,9 @@ from motet.learning.evidence import Evidence, Method
 from motet.learning.information import EVIDENCE_SUMS, Information
 from motet.linalg import LowRankInverse, blas_limit, square
 from motet.model.basis import Basis
+from motet.model.features import has_few_features
 from motet.model.model import Model
+from motet.model.own_landmarks import LANDMARKS
 from motet.model.tasks import Shift, blocks, fold, without_inverse
 from motet.release.disclosed import Disclosed
 from motet.release.estimates import task_coefficients
@@ -403,9 +405,11 @@ def _split(waiting: Sequence[Mapping[str, Any]], task: str) -> tuple[Batch, Batc
 
 
 def rows_of_partition(model: Model, p: int) -> int:
-    """How many rows a partition has, so that its arrays stay small."""
+    """How many rows a partition has, so that its arrays stay small, also if its tasks are long."""
     basis = model.fixed_basis(p)
     width = p + (0 if basis is None else 2 * len(basis.prior))
+    if basis is not None and not has_few_features(model.individual, p):
+        width += 2 * LANDMARKS
     return int(np.clip(NUMBERS_PER_PARTITION // max(1, width + 16), MIN_ROWS, MAX_ROWS))
 
 
