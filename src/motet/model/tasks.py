@@ -25,7 +25,7 @@ from motet.model.own_landmarks import OwnLandmarks
 
 Inverse: TypeAlias = Array | LowRankInverse  # Rʲ of a task, or of a stack of tasks
 MIN_LOW_RANK_ROWS, ROWS_PER_FEATURE = 64, 4  # of a task, from which on its R is kept by features
-SHOWN_TASKS = 10
+SHOWN_TASKS = 10  # that are looked at for what their landmarks miss
 MAX_DENSE_ROWS = 2000  # of a task whose R may be formed: above, what a basis and landmarks miss is noise
 
 # --- examples ---
@@ -194,11 +194,13 @@ class Shift:
     def at(self, X: Array) -> Shift:
         """The shift of a task with these inputs, or of a stack: if it is long, with few features, whatever the kernel.
 
-        What a basis misses has as many features as there are inputs, and would cost the cube of their number.
+        What a basis misses has as many features as there are inputs, and would cost the cube of their number; so have
+        levels of which few repeat, which stay as they are.
         """
         if X.shape[-2] <= MAX_DENSE_ROWS:
             return self
-        return replace(self, kernel=long_kernel(self.kernel, X), missed_is_noise=self.basis is not None)
+        long = replace(self, kernel=long_kernel(self.kernel, X), missed_is_noise=self.basis is not None)
+        return self if long.rank(X) is None else long
 
     def rank(self, X: Array) -> int | None:
         """The number of features at the inputs of a task or of a stack, if R is cheaper by them: few beside the rows.
