@@ -46,9 +46,11 @@ class Scaling:
 
     @classmethod
     def of(cls, X: Array, weight: Array) -> Scaling:
-        center = np.average(X, axis=0, weights=weight)
-        spread = np.sqrt(np.average((X - center) ** 2, axis=0, weights=weight))
-        spread = np.where(np.ptp(X, axis=0) > 0, spread, 0.0)
+        total = weight.sum()
+        center = weight @ X / total
+        square = X - center
+        square *= square
+        spread = np.where((X[0] != X).any(axis=0), np.sqrt(weight @ square / total), 0.0)
         return cls(center, np.where(spread > 0, spread, 1.0), not spread.any())
 
     def kernel(self, kernel: Kernel) -> Kernel:

@@ -286,13 +286,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _model(self, rows: Rows) -> Model:
         """The model to fit, or to start a search from."""
-        alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
-        scaling = defaults.Scaling.of(rows.X, 1.0 / rows.noise)
-        smooth_shift, smooth_average = self._affordable(rows)
-        average = None if alone or not smooth_average else defaults.average(scaling)
-        shift = defaults.average(scaling) if alone and smooth_shift else defaults.shift(scaling, smooth=smooth_shift)
-        common = defaults.kernel(self.common, scaling, average)
-        individual = defaults.kernel(self.individual, scaling, shift)
+        common, individual = self._kernels(rows)
         bias = defaults.bias(self.bias, rows.X, list(getattr(self, "feature_names_in_", [])))
         most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
         basis = defaults.basis(self.basis, common, rows.inputs, most=most)
@@ -304,6 +298,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
+
+    def _kernels(self, rows: Rows) -> tuple[Kernel | None, Kernel]:
+        """Of the average and of the shifts; names and "auto" read scaled inputs."""
+        if not isinstance(self.common, str) and not isinstance(self.individual, str):
+            return self.common, self.individual
+        alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
+        scaling = defaults.Scaling.of(rows.X, 1.0 / rows.noise)
+        smooth_shift, smooth_average = self._affordable(rows)
+        average = None if alone or not smooth_average else defaults.average(scaling)
+        shift = defaults.average(scaling) if alone and smooth_shift else defaults.shift(scaling, smooth=smooth_shift)
+        return defaults.kernel(self.common, scaling, average), defaults.kernel(self.individual, scaling, shift)
 
     def _affordable(self, rows: Rows) -> tuple[bool, bool]:
         """Whether the shifts, and the average, may have a smooth part if they are ``"auto"``; warns of those that not.
