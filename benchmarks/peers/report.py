@@ -145,7 +145,9 @@ def draw(measured: Mapping[str, tuple[Comparison, Sequence[Result]]], path: Path
         ax.set_xticks(comparison.sizes, [f"{size:,}" for size in comparison.sizes])
         ax.xaxis.minorticks_off()
         ax.title.set_fontsize(10)
-        ax.legend(frameon=False, fontsize="small")
+        bottom, top = ax.get_ylim()
+        ax.set_ylim(bottom, bottom * (top / bottom) ** 1.35)  # room for the legend
+        ax.legend(frameon=False, fontsize="small", loc="upper left")
         ax.spines[["top", "right"]].set_visible(False)
     for ax in grid.flat[len(shown) :]:
         ax.set_axis_off()
