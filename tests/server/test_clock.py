@@ -80,6 +80,26 @@ def test_a_private_study_whose_clock_is_set_back_says_so_and_waits(
         assert study.release() == [2]
 
 
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_a_clock_that_is_set_forward_within_a_tick_puts_nothing_off(tmp_path: Path, calls: int) -> None:
+    """After so many readings of it: else the years would be taken for time that the release needed, and rounded up."""
+    with local_study(tmp_path, PRIVATE) as study:
+        study.now = due(study)
+        left = calls
+
+        def clock() -> float:
+            nonlocal left
+            left -= 1
+            return study.now + (YEARS if left < 0 else 0.0)
+
+        study.publisher._clock = clock
+        made = [study.publisher.tick()]
+        for _ in range(5):
+            study.now += 1.0
+            made.append(study.publisher.tick())
+        assert 1 in made
+
+
 def test_a_restored_backup_is_scheduled_anew_and_charged_for_it_the_next_time(tmp_path: Path) -> None:
     with local_study(tmp_path, PRIVATE) as study:
         right = study.now

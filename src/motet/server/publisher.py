@@ -87,6 +87,7 @@ class Publisher:
         self._store, self._study, self._noise, self._clock, self._reached = store, study, noise, clock, reached
         self._timing, self._pause, self._logged = Timing(study.release), Pause(), ""
         self._since = 0.0  # the last moment that does not depend on how long anything took
+        self._ahead = 0.0  # of the clock, of one that nobody can set, when a tick began
         self._worked_until = 0.0
         self._pinned, self._behind = study.pinned(), False
         self._head = ""  # of the chain, after our last release
@@ -107,6 +108,7 @@ class Publisher:
         failure was not foreseen and may have left it half changed.
         """
         now, schedule, newest = self._clock(), None, 0
+        self._ahead = now - time.monotonic()
         if not self._worked_until <= now <= self._worked_until + 2 * TICK_SECONDS:  # it has waited
             self._since = now
         try:
@@ -132,7 +134,7 @@ class Publisher:
         return self._pause.since <= now < self._pause.until
 
     def _fail(self, schedule: Schedule | None, newest: int, error: Exception) -> None:
-        self._worked_until = self._clock()
+        self._worked_until = self._reading()
         failures, times = self._pause.failures + 1, {"begun": self._since, "ended": self._worked_until}
         until, soonest = (self._timing.retry(**times, failures=count) for count in (failures, 1))
         self._pause = Pause(self._worked_until, until, soonest, newest, failures)
@@ -188,7 +190,8 @@ class Publisher:
         if not private:
             return now
         if schedule not in moments:
-            self._cut_offs = {schedule: self._timing.cut_off(schedule.due, since=self._since, ready=self._clock())}
+            ready = self._reading()
+            self._cut_offs = {schedule: self._timing.cut_off(schedule.due, since=self._since, ready=ready)}
         return self._cut_offs[schedule]
 
     def _read_ahead(self) -> None:
@@ -196,7 +199,6 @@ class Publisher:
 
         As long as one is held, removed data stay in the database's files. So the one at the cut-off has little to read.
         """
-        steady = self._steady()
         with self._store.snapshot() as connection:
             newest, changed = changed_since(connection, self._sequence)
         for part in slices(len(changed), CLIENTS_PER_QUERY):
@@ -204,8 +206,7 @@ class Publisher:
                 self._relearn(connection, changed[part])
         self._sequence, self._has_read = newest, True
         self._reached("read ahead")
-        self._worked_until = self._clock()
-        self._since += self._set_forward(steady)
+        self._worked_until = self._reading()
 
     def catch_up(self) -> None:
         """Bring the engine up to date with the log of this moment. Clients that were left out get another chance."""
@@ -243,17 +244,16 @@ class Publisher:
         else:
             self._postpone(schedule, schedule.due, CLOCK.format(due=utc(schedule.due), now=utc(now)) if behind else "")
 
-    def _steady(self) -> float:
-        """How far the clock is ahead of one that nobody can set."""
-        return self._clock() - time.monotonic()
+    def _reading(self) -> float:
+        """The clock. If it was set forward since the tick began, so is the moment from which work is counted.
 
-    def _set_forward(self, steady: float) -> float:
-        """By how many seconds the clock was set forward since it was so far ahead; 0 if without notice.
-
-        They are no time that was needed: a private release would be put off by as many, rounded up.
+        That is no time that was needed: a private release would be put off by as much, rounded up.
         """
-        jump = self._steady() - steady
-        return jump if jump > CLOCK_SECONDS else 0.0
+        reading = self._clock()
+        jump = reading - time.monotonic() - self._ahead
+        if jump > CLOCK_SECONDS:
+            self._since, self._ahead = self._since + jump, self._ahead + jump
+        return reading
 
     def _report_end(self) -> None:
         """Log that this was the last release, if the budget is spent; and not again when the next one would be due."""
@@ -272,7 +272,7 @@ class Publisher:
 
     def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
         """The release of a schedule, or why there is none, with the moment at which that becomes known."""
-        steady = self._steady()
+        ahead = self._ahead
         self.catch_up()
         new, refusal = None, ""
         try:
@@ -280,8 +280,8 @@ class Publisher:
             new = self._new_release(schedule.version + 1)
         except (BudgetSpent, EmptyData, InvalidStore) as error:
             refusal = str(error)
-        self._worked_until = self._clock()
-        begun += self._set_forward(steady)
+        self._worked_until = self._reading()
+        begun += self._ahead - ahead
         moment = self._timing.publication(schedule.due, begun=begun, ready=self._worked_until)
         return Outcome(schedule, moment, None if new is None else replace(new, made=moment), refusal)
 
