@@ -18,9 +18,9 @@ from motet.arrays import Array
 from motet.errors import InvalidModel
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Linear, Scaled
 from motet.learning.components import leaves
-from motet.linalg import pivoted_cholesky
 from motet.model.basis import BasisSpec, Bias, Features, Landmarks
 from motet.model.gram import linear_factor
+from motet.model.own_landmarks import spread
 from motet.model.spec import from_spec
 from motet.text import first_few, suggestion
 
@@ -122,8 +122,5 @@ def basis(
 
 def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:
     """Some of the inputs, spread as they are: the pivots of a smooth kernel over a sample."""
-    rng = np.random.default_rng(0)
-    sample = inputs[np.sort(rng.choice(len(inputs), min(len(inputs), SAMPLED_INPUTS), replace=False))]
     smooth = Scaling.of(inputs, np.ones(len(inputs))).kernel(RBF(0.3 * np.sqrt(inputs.shape[1])))
-    _, order = pivoted_cholesky(smooth(sample), smooth)
-    return np.asarray(sample[order[:count]])
+    return spread(inputs, count, smooth, SAMPLED_INPUTS)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from motet.arrays import Array
-from motet.kernels import Kernel, Matern, Reading
+from motet.kernels import Kernel, Matern, Reading, Scaled
 from motet.linalg import pivoted_cholesky, solve_lower
 from motet.model.derivatives import derivatives
 from motet.model.gram import gram
@@ -42,10 +42,10 @@ class OwnLandmarks(Reading):
             return np.full((*X.shape[:-1], Z.shape[-2]), np.nan)
         return solve_lower(L, gram(self.kernel, Z, X)).swapaxes(-1, -2)
 
-    def missed(self, X: Array) -> Array:
-        """k(x, x) − u(x)ᵀu(x) at the inputs of a task, or of a stack."""
-        u = self.features(X, X)
-        return np.maximum(_diagonal(self.kernel, X) - np.einsum("...ij,...ij->...i", u, u), 0.0)
+    def missed(self, X: Array, u: Array) -> Array:
+        """k(x, x) − u(x)ᵀu(x) at the inputs of a task, or of a stack, with their features."""
+        variance = self.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        return np.maximum(variance - np.einsum("...ij,...ij->...i", u, u), 0.0)
 
     def derivatives(self, X: Array) -> tuple[Array, Iterator[tuple[Array, Array]]]:
         """Bᵀ = k(X, Z) K(Z, Z)⁻¹, and for every parameter C and what it changes of ``missed``: K changes by CB + (CB)ᵀ.
@@ -75,17 +75,19 @@ def landmarks(X: Array, count: int = LANDMARKS) -> Array:
     """
     if X.ndim > 2:
         return np.array([landmarks(table, count) for table in X])
-    X = X[np.lexsort(X.T)]
-    chosen = np.random.default_rng(0).choice(len(X), min(len(X), SAMPLED_INPUTS), replace=False)
-    sample, scale = X[np.sort(chosen)], X.std(axis=0)
-    rough = Matern(np.sqrt(X.shape[1]), nu=0.5)
-    _, order = pivoted_cholesky(rough(sample / np.where(scale > 0, scale, 1.0)), rough)
+    X, scale = X[np.lexsort(X.T)], X.std(axis=0)
+    units = np.where(scale > 0, scale, 1.0).tolist()
+    rough = Scaled(Matern(np.sqrt(X.shape[1]), nu=0.5), [0.0] * len(units), units)
+    return spread(X, count, rough, SAMPLED_INPUTS)
+
+
+def spread(X: Array, count: int, kernel: Kernel, sampled: int) -> Array:
+    """So many of the inputs: the pivots of a kernel over a sample of them."""
+    chosen = np.random.default_rng(0).choice(len(X), min(len(X), sampled), replace=False)
+    sample = X[np.sort(chosen)]
+    _, order = pivoted_cholesky(kernel(sample), kernel)
     return np.asarray(sample[order[:count]])
 
 
 def _jittered(K: Array) -> Array:
     return K + JITTER * np.einsum("...ii->...", K)[..., None, None] / K.shape[-1] * np.eye(K.shape[-1])
-
-
-def _diagonal(kernel: Kernel, X: Array) -> Array:
-    return np.asarray(kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1]))

@@ -174,7 +174,7 @@ class Shift:
         rows = as_bytes(X.reshape(-1, X.shape[-1]))
         return np.array([row not in self.spanned for row in rows], dtype=bool).reshape(X.shape[:-1])
 
-    def variance(self, X: Array, missed: Array | float) -> Array:
+    def variance(self, X: Array, missed: Array) -> Array:
         """``share`` · k̃(x, x) + ``missed``, the variance that the basis misses, at inputs or at stacks of them."""
         variance = self.kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
         return np.asarray(self.share * variance + missed)
@@ -221,10 +221,10 @@ class Shift:
             flat = _features(self.basis, rows) if E is None else E.reshape(len(rows), -1)
             missed = self.basis.residual(rows, flat).reshape(noise.shape)
             diagonal = diagonal + self.missed_share * missed * self._unspanned(X)
-        U = self.features(X)
+        u = features(self.kernel, X)
         if isinstance(self.kernel, OwnLandmarks):
-            diagonal = diagonal + np.maximum(self.variance(X, 0.0) - np.einsum("...ij,...ij->...i", U, U), 0.0)
-        return U, diagonal
+            diagonal = diagonal + self.share * self.kernel.missed(X, u)
+        return np.sqrt(self.share) * u, diagonal
 
     def features(self, X: Array, own: Array | None = None) -> Array:
         """u(x) with ``share`` · k̃(x, x′) = u(x)ᵀu(x′); levels are those of the task's ``own`` inputs, by default X."""
@@ -263,7 +263,7 @@ def missed_by_own_landmarks(kernel: Kernel, task: Index, X: Array) -> float:
         own = X[task == long]
         own = own[distinct(own)[0]]
         if len(own) > MAX_DENSE_ROWS and isinstance(approximate := long_kernel(kernel, own), OwnLandmarks):
-            missed += float(approximate.missed(own).sum())
+            missed += float(approximate.missed(own, approximate.features(own, own)).sum())
             variance += float(kernel.diag(own).sum())
     return missed / variance if variance else 0.0
 
