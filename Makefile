@@ -23,7 +23,13 @@ setup: .venv/.complete
 demo: .venv/.demo
 	@if [ -t 0 ]; then set -m; fi; $(BIN)/motet demo $(ARGS)
 
-test: setup
+# A generator of clients, which a test runs: its packages and ours want different versions, so it has an environment of its own.
+.venv/.openapi: tools/openapi/requirements.txt .venv/.complete
+	@$(PYTHON) -m venv .venv/openapi
+	@.venv/openapi/bin/python -m pip install --quiet --require-hashes --requirement tools/openapi/requirements.txt
+	@touch $@
+
+test: setup .venv/.openapi
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # TypeScript checks the JSDoc types of the page where there is Node; npm ci takes only what the lock file has a hash of.

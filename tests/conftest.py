@@ -14,16 +14,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.postgres import Cluster
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
 
 HERE = Path(__file__).parent
 QUICK = (

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from motet import arrays
-from motet.arrays import Array, distinct, match, slices, stable_order
+from motet.arrays import Array, distinct, match, outliers, slices, stable_order
 
 
 def assert_told_apart(X: Array, first: Array, same_as: Array) -> None:
@@ -70,3 +72,18 @@ def test_what_is_not_numbers(values: Any) -> None:
 def test_the_order_of_whole_numbers_is_stable_whether_or_not_they_fit_beside_their_places(largest: int) -> None:
     key = np.random.default_rng(0).integers(0, 4, size=3000) * (largest // 4)
     assert np.array_equal(stable_order(key.copy()), np.argsort(key, kind="stable"))
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=40, max_size=200, unique=True),
+    st.floats(1e13, 1e100),
+    st.floats(-3, 3),
+)
+def test_outliers_are_found_whatever_the_unit(values: list[float], far: float, unit: float) -> None:
+    """A number far from all others is found, alone, and the spread is that of the others."""
+    numbers = np.array([*values, far])
+    numbers[: len(values)] += np.arange(len(values))
+    found, spread = outliers(10**unit * numbers)
+    assert found.tolist() == [len(values)]
+    assert spread == pytest.approx(10**unit * np.std(numbers[:-1]), rel=1e-9)
+    assert not len(outliers(10**unit * np.tan(np.linspace(-1.5, 1.5, 99)))[0])  # tails of a Cauchy distribution

@@ -17,6 +17,8 @@ MAX_LOOKUPS = 100  # rows that are looked up one by one
 SAMPLE_ROWS = 2**14  # whose values the other rows are expected to repeat
 CACHE_NUMBERS = 2**15  # that fit the processor's cache
 NUMBERS_PER_PART = 2**20  # in one temporary of work that is done in parts
+FAR_SPREADS, MAX_OUTLIERS = 1e4, 10
+MAX_COLUMNS = 10_000  # of an input, or of a table
 MAX_MAGNITUDE = 1e150  # of a number: squares of larger ones overflow
 
 
@@ -42,6 +44,23 @@ def finite_number(value: Any) -> float | None:
 def is_finite(values: Array) -> NDArray[np.bool_]:
     """Which numbers of an array are finite, and below 1e150 in size."""
     return np.asarray(np.abs(values) < MAX_MAGNITUDE)
+
+
+def outliers(values: Array) -> tuple[Index, float]:
+    """Which few of some numbers are far from all others, the farthest first, and the spread of the others.
+
+    Far is ``FAR_SPREADS`` standard deviations of the others or more, which no distribution of measurements has: such a
+    number is a slip, or a code for a missing one. At most 1 % of the numbers are called few.
+    """
+    finite = np.flatnonzero(is_finite(values))
+    distance = np.abs(values[finite] - np.median(values[finite])) if len(finite) else np.empty(0)
+    order = np.argsort(distance, kind="stable")
+    for few in range(min(MAX_OUTLIERS, max(1, len(finite) // 100)), 0, -1):
+        others = values[finite[order[:-few]]]
+        spread = float(np.std(others)) if len(others) > MAX_OUTLIERS else 0.0
+        if spread and distance[order[-few]] >= FAR_SPREADS * spread:
+            return finite[order[: -few - 1 : -1]], spread
+    return np.empty(0, dtype=np.intp), 0.0
 
 
 def is_whole_number(value: Any) -> bool:

@@ -22,7 +22,18 @@ import numpy as np
 
 from motet.arrays import is_finite
 from motet.errors import InvalidData
-from motet.files import FORMAT_BYTES, MISSING, PARQUET, Table, cell_number, csv_format, is_missing, read, writing
+from motet.files import (
+    FORMAT_BYTES,
+    MISSING,
+    PARQUET,
+    Table,
+    cell_number,
+    check_columns,
+    csv_format,
+    is_missing,
+    read,
+    writing,
+)
 from motet.text import first_few, suggestion
 
 MAX_HELD_BYTES = 2**25  # of a CSV that is read at once, with all that ``files.read`` understands
@@ -137,6 +148,8 @@ def _files(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         if not path.exists():
             raise InvalidData(f"cannot read {path}: there is no such file or folder; check its name")
+        if not path.is_file():  # a pipe or a device has no end
+            raise InvalidData(f"cannot read {path}: expected a file or folder, got a pipe, device or socket")
         return (path,)
     every = (file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
     files = tuple(sorted(file for file in every if file.suffix.lower() in (*PARQUET, ".csv")))
@@ -279,9 +292,7 @@ def _open_parquet(path: Path, files: tuple[Path, ...]) -> Dataset:
     if not rows:
         raise InvalidData(f"{path}: expected at least one row, got none")
     columns = [name for name in first.schema_arrow.names if not name.startswith("__index_level_")]  # pandas' own
-    for column in columns:
-        if columns.count(column) > 1:
-            raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
+    check_columns(path, columns)
     return Dataset(path, files, columns, rows)
 
 
@@ -355,9 +366,9 @@ def _open_csv(path: Path, files: tuple[Path, ...]) -> Dataset:
         if (others := csv_format(file).columns) != columns:
             raise _refusal(str(file), f"expected the columns of {files[0].name}, {first_few(columns)}; got {others}")
     for place, column in enumerate(columns, start=1):
-        if columns.count(column) > 1 or not (column or place == 1):  # the first may be the index of R or pandas
-            what = f"column {column!r} is there twice" if column else f"column {place} has no name"
-            raise InvalidData(f"{path.name}: {what}; rename it")
+        if not (column or place == 1):  # the first may be the index of R or pandas
+            raise InvalidData(f"{path.name}: column {place} has no name; rename it")
+    check_columns(path, columns)
     return Dataset(path, files, columns, None)
 
 

@@ -12,7 +12,9 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from motet.arrays import finite_number
+from motet.arrays import MAX_COLUMNS, finite_number
 from motet.errors import InvalidData, MotetError
 from motet.text import suggestion
 
@@ -29,6 +31,10 @@ SEPARATORS = ",;\t"
 FORMAT_BYTES = 2**16  # by which the format of a large CSV is known
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
+MAX_TABLE_BYTES = 2**30  # of a table that is held
+MAX_CELLS = 2**25  # of one; each takes 60 bytes of memory, in a table of one column 170
+FREE_CELLS = 2**20  # that a Parquet file of any size may have,
+CELLS_PER_BYTE = 64  # and so many more for each of its bytes: a bomb has thousands
 MISSING = ("", "na", "n/a", "nan", "null", "<na>")  # words for a missing value
 
 
@@ -156,11 +162,19 @@ def read(path: Path, *, by_place: bool = False, may_be_empty: bool = False) -> T
     for place, column in enumerate([] if by_place else columns, start=1):
         if not column:
             raise InvalidData(f"{path.name}: column {place} has no name; name it, or write the table without its index")
-        if columns.count(column) > 1:
-            raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
+    if not by_place:
+        check_columns(path, columns)
     if not numbered and not (may_be_empty and columns):
         raise InvalidData(f"{path.name}: expected a header and at least one row below it, got none")
     return Table(path.name, columns, list(numbered.values()), list(numbered))
+
+
+def check_columns(path: Path, columns: Sequence[str]) -> None:
+    """Raises if there are more columns than any table of ours has, or two of one name."""
+    _check_size(path, len(columns), 0)
+    for column, times in Counter(columns).items():
+        if times > 1:
+            raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
 
 
 def lines(path: Path) -> list[str]:
@@ -168,9 +182,29 @@ def lines(path: Path) -> list[str]:
     return [line.strip() for line in _text(path, _bytes(path)).splitlines() if line.strip()]
 
 
+def file_bytes(path: Path, max_bytes: int) -> bytes:
+    """All of a file that is no device, pipe or folder, which might have no end, and is not too large to hold."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"expected a file, got {_kind(status.st_mode)}")
+        if status.st_size > max_bytes:
+            raise OSError(f"expected at most {max_bytes:,} bytes, got {status.st_size:,}")
+        return file.read(status.st_size)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without waiting for somebody who writes to a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+
+
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return file_bytes(path, MAX_TABLE_BYTES)
     except OSError as error:
         raise InvalidData(f"cannot read {path}: {error.strerror or error}; check the file's name") from None
 
@@ -185,6 +219,7 @@ def _text(path: Path, data: bytes) -> str:
 def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     text = _text(path, data)
     separator = _separator(text)
+    _check_size(path, text.lstrip().partition("\n")[0].count(separator) + 1, text.count(separator) + text.count("\n"))
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator))
     except csv.Error as error:
@@ -199,6 +234,14 @@ def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
             mismatch = f"expected {len(header)} cells, as the header has, got {len(row)}"
             raise InvalidData(f"{path.name}, row {number}: {mismatch}; cells with {name} need quotation marks")
     return header, filled
+
+
+def _check_size(path: Path, columns: int, cells: int) -> None:
+    """Before cells are made."""
+    if columns > MAX_COLUMNS:
+        raise InvalidData(f"{path.name}: expected at most {MAX_COLUMNS:,} columns, got {columns:,}; leave some out")
+    if cells > MAX_CELLS:
+        raise InvalidData(f"{path.name}: expected at most {MAX_CELLS:,} cells, got {cells:,}; split it into several")
 
 
 @dataclass(frozen=True)
@@ -241,21 +284,48 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
 def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
     try:
         from pyarrow import ArrowException
-        from pyarrow.parquet import read_table
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise InvalidData(f"reading {path.name} needs pyarrow: pip install 'motet[tables]'") from None
     try:
-        table = read_table(io.BytesIO(data))
-        columns = [name for name in table.column_names if not name.startswith("__index_level_")]  # pandas' own
-        rows = zip(*[_cells(table.column(name).to_pylist()) for name in columns])
+        file = ParquetFile(io.BytesIO(data))
+        check_parquet(path, file.metadata, len(data))
+        texts = [field.name for field in file.schema_arrow if str(field.type) in ("string", "large_string")]
+        table = ParquetFile(io.BytesIO(data), read_dictionary=texts).read()
+        places = [
+            k for k, name in enumerate(table.column_names) if not name.startswith("__index_level_")
+        ]  # pandas' own
+        columns = [table.column_names[k] for k in places]  # two may have one name
+        rows = zip(*[_cells(table.column(k)) for k in places])
+    except InvalidData:
+        raise
     except (ArrowException, OSError, ValueError, OverflowError) as error:  # also text that is not UTF-8, and odd dates
         raise InvalidData(f"cannot read {path}: expected a Parquet file, got {error}") from None
     return columns, dict(enumerate(map(list, rows), start=1))
 
 
-def _cells(cells: list[Any]) -> list[Any]:
-    """Lists and structs as text: a cell can be compared with others."""
-    return [str(cell) if isinstance(cell, (list, dict)) else cell for cell in cells]
+def check_parquet(path: Path, metadata: Any, size: int) -> None:
+    """Sizes as a file's metadata tell them, before anything is read: a few bytes may stand for billions of cells."""
+    cells = metadata.num_rows * metadata.num_columns
+    _check_size(path, metadata.num_columns, cells)
+    if cells > FREE_CELLS + CELLS_PER_BYTE * size:
+        got = f"{cells:,} in {size:,} bytes"
+        raise InvalidData(f"{path.name}: expected at most {CELLS_PER_BYTE} cells for each byte, got {got}")
+    unpacked = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+    if unpacked > MAX_TABLE_BYTES:
+        raise InvalidData(f"{path.name}: expected at most {MAX_TABLE_BYTES:,} bytes unpacked, got {unpacked:,}")
+
+
+def _cells(column: Any) -> list[Any]:
+    """Lists and structs as text: a cell can be compared with others. A text that is stored once is in memory once."""
+    cells: list[Any] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            texts = chunk.dictionary.to_pylist()
+            cells += [None if k is None else texts[k] for k in chunk.indices.to_pylist()]
+        else:
+            cells += [str(cell) if isinstance(cell, (list, dict)) else cell for cell in chunk.to_pylist()]
+    return cells
 
 
 # --- new files ---

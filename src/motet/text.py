@@ -31,11 +31,6 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def times(n: int) -> str:
-    """ "once", "2 times"."""
-    return "once" if n == 1 else f"{n} times"
-
-
 def first_few(names: Iterable[str]) -> str:
     """The first few names, with "…" if there are more."""
     names = list(names)

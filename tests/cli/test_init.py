@@ -147,7 +147,7 @@ def test_init_asks_what_the_columns_mean(pilot: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "motet", "init", "study.toml", "--from", str(pilot)]
     with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
-        os.write(ours, b"nobody\npatient\nglucose\nhours\nexact\n\n")
+        os.write(ours, b"nobody\npatient\nglucose\nexact\n\nhours\n")
         said = asking.communicate(timeout=START)[0].decode()
     os.close(theirs)
     asked = os.read(ours, 100_000).decode()

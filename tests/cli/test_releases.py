@@ -19,7 +19,8 @@ def test_status(studies: Studies) -> None:
     places = studies.curves, studies.items
     told, data = [motet(place, "status") for place in places], [motet(place, "status", "--json") for place in places]
     exact, private = (dict(line.split(None, 1) for line in good(run).splitlines()) for run in told)
-    assert exact.keys() == {"study", "policy", "release", "next"}
+    assert exact.keys() == {"study", "policy", "settings", "release", "next"}
+    assert exact["settings"] == "from the study file"
     assert exact["policy"] == "exact"
     assert private["release"] == "1"
     assert private["releases"] == "1 made of 1 planned; ε spent 3.00"

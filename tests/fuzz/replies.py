@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,18 @@ HEADERS: list[dict[str, str]] = [
     {}, {}, {"Content-Type": "text/event-stream"}, {"Content-Type": "application/json; charset=utf-7"},
     {"Content-Type": "x; charset=rot13"}, {"Retry-After": "0"}, {"Retry-After": "9" * 400}, {"Retry-After": "²"},
     {"Retry-After": "-1"}, {"ETag": '"1"'}, {"ETag": "\x7f"}, {"Location": "/"}, {"Location": "http://[::1"},
-    {"Content-Encoding": "gzip"}, {"Content-Encoding": "identity, x"},
+    {"Content-Encoding": "gzip"}, {"Content-Encoding": "gzip, gzip"}, {"Content-Encoding": "identity, x"},
 ]  # fmt: skip
+
+
+class Body(httpx.SyncByteStream):
+    """A body that is read by the client, not before."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.body
 
 
 def _use_releases(client: Client) -> None:
@@ -97,7 +108,9 @@ def replies(_: Path) -> Reader:
                 raise Unreachable("it goes on for ever")
 
         def reply(_: httpx.Request) -> httpx.Response:
-            return httpx.Response(status, headers=[(k.encode(), v.encode()) for k, v in headers.items()], content=body)
+            raw = [(k.encode(), v.encode()) for k, v in headers.items()]
+            packed = gzip.compress(body) if headers.get("Content-Encoding") == "gzip" and len(body) % 2 else body
+            return httpx.Response(status, headers=raw, stream=Body(packed))
 
         with httpx.Client(transport=httpx.MockTransport(reply)) as http:
             CALLS[name](Client("https://study", "secret-token", http=http, retries=1, sleep=wait))

@@ -54,7 +54,7 @@ def run_round(reader: Reader, cases: int, number: int, *, shrink: bool) -> dict[
     phases = [Phase.generate, *([Phase.shrink] if shrink else [])]
 
     @seed(number)
-    @settings(max_examples=cases, database=None, deadline=None, phases=phases, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=cases, database=None, phases=phases, suppress_health_check=list(HealthCheck))
     @given(reader.cases)
     def read(case: Any) -> None:
         with bounded():

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.fuzz.run import run
 from tests.fuzz.targets import TARGETS
 
 CASES = 5000  # of all targets together
+
+
+def test_no_case_of_any_test_fails_because_the_machine_is_busy() -> None:
+    assert settings().deadline is None
 
 
 def test_every_case_is_of_a_target() -> None:

@@ -50,14 +50,14 @@ def assert_same(a: Engine, b: Engine) -> None:
 
 @pytest.mark.parametrize("basis", BASES)
 @given(rows=st.lists(triples, min_size=1, max_size=12), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_order_does_not_matter(basis: str, rows: list[Triple], data: st.DataObject) -> None:
     assert_same(learned(rows, BASES[basis]), learned(data.draw(st.permutations(rows)), BASES[basis]))
 
 
 @pytest.mark.parametrize("basis", BASES)
 @given(rows=st.lists(triples, min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_batch_is_one_by_one(basis: str, rows: list[Triple]) -> None:
     batch = learned([], BASES[basis])
     tasks, x, y, noise = zip(*rows)
@@ -67,7 +67,7 @@ def test_batch_is_one_by_one(basis: str, rows: list[Triple]) -> None:
 
 @pytest.mark.parametrize("basis", BASES)
 @given(rows=st.lists(triples, min_size=2, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_forgotten_is_never_seen(basis: str, rows: list[Triple]) -> None:
     rest = [row for row in rows if row[0] != rows[0][0]]
     assume(rest)

@@ -242,6 +242,13 @@ def test_refused_frames() -> None:
         reg.predict(data, task=data.a)
 
 
+def test_dates_in_text_are_no_category_unless_asked_for() -> None:
+    frame = pd.DataFrame({"id": list("aabbcc") * 3, "day": ["30.12.2020", "31.12.2020"] * 9, "y": np.arange(18) % 5.0})
+    with pytest.raises(InvalidData, match=r"in 'day', got dates such as 30\.12\.2020; convert them"):
+        MixedEffectRegressor.from_formula("y ~ day + (1 | id)", frame)
+    assert MixedEffectRegressor.from_formula("y ~ C(day) + (1 | id)", frame, optimizer=None).n_features_in_ == 1
+
+
 def test_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "formulaic", None)
     with pytest.raises(MotetError, match=r"a formula needs formulaic: pip install 'motet\[formula\]'"):

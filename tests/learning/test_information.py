@@ -51,7 +51,7 @@ def assert_equal(a: Information, b: Information) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @given(rows=st.lists(triples, min_size=2, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_disjoint_tasks_add_and_subtract(name: str, rows: list[Triple]) -> None:
     a = [row for row in rows if row[0] in "ab"]
     b = [row for row in rows if row[0] in "cd"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -142,6 +143,17 @@ def test_a_missing_label_is_a_new_individual(missing: Any) -> None:
         regressor().fit(X[:2], y[:2], task=["a", missing])
 
 
+def test_a_number_far_from_all_others_is_named() -> None:
+    X, y, task = study()
+    X, y = X.copy(), y.copy()
+    X[0, 0], y[5] = np.nan, 1e12
+    with pytest.warns(UserWarning, match="missing values"), pytest.warns(UserWarning, match="spread") as told:
+        regressor().fit(X, y, task=task)
+    (warning,) = [one for one in told if "spread" in str(one.message)]
+    assert re.match(r"row 5, y 1e\+12: .e\+1. times the spread of the others", str(warning.message))
+    assert warning.filename == __file__
+
+
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_frames_with_a_task_column(frame: Any) -> None:
     X, y, task = study()
@@ -176,6 +188,7 @@ def test_a_misspelt_task_column_is_suggested(frame: Any) -> None:
     ("values", "message"),
     [
         (np.array(["2026-01-01", "2026-01-02"], "datetime64[us]"), "in the column 'z', got dates or times .*; convert"),
+        (["31.12.2020", "01.01.2021"], r"in the column 'z', got dates or times \(such as 31.12.2020\); convert"),
         (np.array([0, 3600], "timedelta64[ms]"), "in the column 'z', got dates or times"),
         (["north", "south"], "in the column 'z', got 'north'; encode it, or leave it out$"),
     ],

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from motet.errors import InvalidData, InvalidModel
 from motet.kernels import RBF
-from motet.model.columns import Columns, days_since, iso_date
+from motet.model.columns import Columns
+from motet.model.dates import days_since, iso_date, orders_of
 from motet.model.model import Model
 
 SPEC: list[dict[str, Any]] = [
@@ -100,6 +101,29 @@ def test_dates_of_all_kinds_agree() -> None:
     assert days_since(pd.NaT, since) is None
     assert days_since("5", since) is None
     assert iso_date(1.25, since) == "2024-01-02T06:00:00"
+
+
+@given(st.lists(st.dates(date(1970, 1, 1), date(2068, 12, 31)), min_size=1, max_size=5), st.sampled_from("./-"))
+def test_the_order_of_dates_is_that_of_a_column(days: list[date], mark: str) -> None:
+    """Both orders, if every date has a day up to 12; and either way a date is what was written in its own order."""
+    since = date(2020, 1, 1)
+    forms = {"day first": f"%d{mark}%m{mark}%Y", "month first": f"%m{mark}%d{mark}%y"}
+    for order, form in forms.items():
+        cells = [day.strftime(form) for day in days]
+        may_be_either = all(day.day <= 12 for day in days)
+        assert orders_of(cells) == (list(forms) if may_be_either else [order])
+        column = Columns.from_spec([{"name": "day", "since": "2020-01-01", "order": order}]).columns[0]
+        assert [column.number(cell) for cell in cells] == [(day - since).days for day in days]
+
+
+def test_times_of_a_day_and_years_first() -> None:
+    since = date(2020, 12, 30)
+    assert days_since("31.12.2020 18:00", since, "day first") == days_since("12/31/20, 6:00 PM", since, "month first")
+    assert days_since("12/31/2020 12:00 am", since, "month first") == days_since("2020/12/31", since) == 1.0
+    for cell in ("12/31/2020 13:00 pm", "31.12/2020", "31.12.202", "32.1.2020", "1.2", "31.12.2020"):
+        assert days_since(cell, since, "month first") is None
+    with pytest.raises(InvalidModel, match='expected "day first" or "month first", of a column of dates, got "mdy"'):
+        Columns.from_spec([{"name": "day", "since": "2020-01-01", "order": "mdy"}])
 
 
 def test_whole_numbers_are_values_however_a_table_writes_them() -> None:

@@ -81,7 +81,7 @@ variances = st.floats(1e-149, 1e149) | st.sampled_from([1e-149, 1e149, 1.0])
 
 @pytest.mark.parametrize("name", ["landmarks", "linear bias", "features", "bias alone", "eigen"])
 @given(rows=st.lists(st.tuples(hostile, hostile, variances, st.integers(1, 3)), min_size=1, max_size=20))
-@configured(max_examples=60, deadline=None)
+@configured(max_examples=60)
 def test_no_row_is_longer_than_the_unit(name: str, rows: list[tuple[float, float, float, int]]) -> None:
     engine = Engine(MODELS[name])
     for x, y, noise, repeats in rows:

@@ -66,7 +66,7 @@ def test_a_file_there_and_back_changes_no_bit(name: str, tmp_path: Path) -> None
 
 
 @given(rows=st.lists(triples, min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_release_there_and_back_changes_no_bit(rows: list[Triple]) -> None:
     release = learned(rows).disclose()
     again = Disclosed.from_bytes(release.to_bytes())

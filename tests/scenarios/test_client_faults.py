@@ -175,6 +175,7 @@ def test_two_thousand_streams(tmp_path: Path) -> None:
             late.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             assert b" 503 " in said(late)
             poll(partial(all_are_told, streams, told), END, "each stream tells of the next release")
+            assert all(tells_once(answer) for answer in told)
             for stream in streams:
                 stream.close()
             if first:
@@ -189,3 +190,9 @@ def all_are_told(streams: list[socket.socket], told: list[bytes]) -> bool:
         with suppress(BlockingIOError):
             told[k] += stream.recv(65536)
     return all(answer.count(b"event: release") > 1 for answer in told)
+
+
+def tells_once(answer: bytes) -> bool:
+    """Whether a stream told of each release once, in their order."""
+    versions = [int(number) for number in re.findall(rb'"version": ?(\d+)', answer)]
+    return len(versions) > 1 and versions == sorted(set(versions))

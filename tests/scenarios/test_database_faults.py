@@ -57,7 +57,8 @@ def test_a_locked_database_is_waited_for_and_then_refuses(tmp_path: Path, databa
 def test_a_full_disk_takes_nothing_and_loses_nothing(
     tmp_path: Path, database: str, request: pytest.FixtureRequest
 ) -> None:
-    with in_use(tmp_path, database, seed=2) as scene, scene.place.operator() as operator:
+    """Nor is a private release charged that found no room, or made that was not charged."""
+    with in_use(tmp_path, database, seed=2, body=private(1000)) as scene, scene.place.operator() as operator:
         fillers = operator.enroll([f"filler {k}" for k in range(20)])
         if database:
             full = request.getfixturevalue("postgres").full_disk()

@@ -21,7 +21,7 @@ def fuzz(world: World, method: str, path: str) -> None:
     world.service.study.server.__dict__["rate"] = 10_000
 
     @given(case=schema[path][method].as_strategy(), who=st.sampled_from(PEOPLE))
-    @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=CASES, suppress_health_check=list(HealthCheck))
     def ask(case: Any, who: str | None) -> None:
         token = world.tokens[who] if who else None
         answer = case.call(headers={"Authorization": f"Bearer {token}"} if token else None)

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import psutil
 import pytest
 
 from motet import Disclosed
 from motet.server.logs import JsonLines, PlainLines, Throttle
 from motet.server.pages import assets
-from motet.server.rates import Buckets
+from motet.server.rates import Buckets, Turnstile, UnderWay
+from motet.server.service import Shown
 from motet.server.streams import STREAMS_AT_ONCE, Streams
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, connected, head, raw, world
@@ -60,6 +62,14 @@ def test_a_body_is_not_read_before_the_token(untouched: World, method: str, path
     with connected(untouched) as connection:
         connection.sendall("\r\n".join(lines).encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 403 " if who == "own" else b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize("second", ["own", "another", "garbage"])
+def test_a_request_with_two_tokens_is_refused(untouched: World, second: str) -> None:
+    line = f"Authorization: Bearer {untouched.tokens[second]}"
+    answer = raw(untouched, head(untouched, "GET", "/v1/me", line, "Connection: close"))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "http_400"
 
 
 def test_larger_bodies_share_the_memory(large: World) -> None:
@@ -166,12 +176,43 @@ def can_stream(w: World) -> bool:
         return response.status_code == 200
 
 
+def _is_admitted(http: httpx.Client, headers: dict[str, str]) -> bool:
+    return http.get("/healthz", headers=headers).status_code == 200
+
+
+def test_a_visitor_behind_a_proxy_has_a_part_of_all_streams_and_requests(tmp_path: Path) -> None:
+    """Counted by the address that the proxy forwards: all connections come from the proxy's own."""
+    visitor, another = ({"X-Forwarded-For": f"192.0.2.{k}"} for k in (1, 2))
+    for w in world(tmp_path / "proxied", EXACT + "max_connections_per_address = 4\n"):
+        w.call("POST", "/v1/examples", "own", json=ONE)
+        w.release()
+        assert w.service.current is not None
+        w.service.current = replace(w.service.current, data=bytes(20_000_000))
+        with ExitStack() as held:
+            for _ in range(2):
+                stream = held.enter_context(w.http.stream("GET", "/v1/stream", headers=visitor))
+                assert stream.status_code == 200
+            refused = w.http.get("/v1/stream", headers=visitor)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+            for _ in range(2):  # beside the streams, as many that do not read
+                connection = held.enter_context(connected(w))
+                connection.sendall(head(w, "GET", "/v1/disclosed", f"X-Forwarded-For: {visitor['X-Forwarded-For']}"))
+                assert connection.recv(100).startswith(b"HTTP/1.1 200")
+            crowded = w.http.get("/healthz", headers=visitor)
+            assert (crowded.status_code, crowded.headers["Retry-After"]) == (503, "1")
+            for headers in (another, {}):  # nobody else notices, nor the proxy itself
+                assert w.call("POST", "/v1/examples", "another", json=ONE, headers=headers).status_code == 200
+                with w.http.stream("GET", "/v1/stream", headers=headers) as stream:
+                    assert stream.status_code == 200
+        poll(partial(_is_admitted, w.http, visitor), END, "whoever leaves makes room")
+
+
 def test_a_release_wakes_streams_a_few_at_a_time() -> None:
     """Between them every other request has its turn."""
 
     async def longest_run() -> tuple[int, int]:
         version, events = [1], list[str]()
-        streams = Streams(1000, lambda: version[0])
+        streams = Streams(1000, lambda: version[0], lambda _: asyncio.sleep(0, result=True), UnderWay(1000, ()))
 
         async def send(message: Any) -> None:
             if message.get("body"):
@@ -221,6 +262,61 @@ def test_a_release_is_sent_piece_by_piece(exact: World) -> None:
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert memory() - before < 100
     assert exact.call("GET", "/v1/disclosed").content == exact.service.current.data
+
+
+def test_slow_readers_of_the_study_share_its_bytes(exact: World) -> None:
+    exact.service._model = msgspec.Raw(b'"%s"' % (b"x" * 10_000_000))
+    assert len(exact.call("GET", "/v1/study").content) > 10_000_000
+    before = memory()
+    with ExitStack() as held:
+        for _ in range(20):
+            connection = held.enter_context(connected(exact))
+            connection.sendall(head(exact, "GET", "/v1/study"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert memory() - before < 100
+
+
+def test_public_facts_are_encoded_again_only_when_they_change(exact: World) -> None:
+    def shown() -> Shown:
+        return asyncio.run_coroutine_threadsafe(exact.service.shown(), exact.loop).result(END)
+
+    first = shown()
+    assert all(one is other for one, other in zip(shown(), first))
+    exact.call("POST", "/v1/examples", "own", json=ONE)
+    exact.release()
+    for path, body in zip(("/v1/study?model=false", "/v1/study", "/"), shown()):
+        assert exact.call("GET", path).content == body
+        assert body not in first
+
+
+def test_the_page_of_calls_is_the_same_for_everybody(untouched: World) -> None:
+    """So it is made once; an address that a reader can choose is not on it."""
+    pages = {untouched.call("GET", "/docs", headers={"Host": host}).content for host in ("a.example", "b.example")}
+    assert len(pages) == 1
+    assert b"example" not in pages.pop().split(b"<h2>")[0]
+
+
+def test_readers_of_public_pages_leave_every_other_round_to_others() -> None:
+    async def rounds() -> list[str]:
+        turnstile, events = Turnstile(), list[str]()
+
+        async def reader() -> None:
+            await turnstile.passed()
+            events.append("reader")
+
+        async def other() -> None:
+            while True:
+                events.append("other")
+                await asyncio.sleep(0)
+
+        busy = asyncio.create_task(other())
+        await asyncio.gather(*(reader() for _ in range(40)))
+        busy.cancel()
+        return events
+
+    events = asyncio.run(rounds())
+    assert events.count("reader") == 40
+    assert max(len(list(run)) for kind, run in itertools.groupby(events) if kind == "reader") == 1
 
 
 def memory() -> float:

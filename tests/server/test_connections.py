@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
@@ -19,7 +20,8 @@ import trustme
 
 from motet.server import connections
 from motet.server.connections import MAX_HEADERS, BoundedConnection, Listener, network
-from motet.server.streams import PiecewiseResponse
+from motet.server.rates import UnderWay
+from motet.server.streams import PiecewiseResponse, Streams
 from tests.scenarios.harness import END, poll
 from tests.server.world import running
 
@@ -32,6 +34,11 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         return
     if scope["path"] == "/release":
         await PiecewiseResponse(b"x" * LARGE)(scope, receive, send)
+        return
+    if scope["path"] == "/endless":
+        await Streams(10, lambda: 1, lambda _: asyncio.sleep(0, result=True), UnderWay(10, ())).new()(
+            scope, receive, send
+        )
         return
     length, more = 0, scope["path"] == "/read"
     while more:
@@ -148,6 +155,17 @@ def test_a_reader_that_does_not_read_is_cut_off() -> None:
         poll(lambda: len(ends.poll(0)) == len(readers), END, "both are cut off")
         for connection in readers:
             assert len(said(connection)) < LARGE
+
+
+@pytest.mark.parametrize("path", [b"/endless", b"/large"])
+def test_a_stop_ends_what_would_not_end_by_itself(path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Streams, and responses that nobody reads: without a traceback for each."""
+    with ExitStack() as held, served(settings={"timeout_graceful_shutdown": 1}) as address:
+        for _ in range(5):
+            connection = held.enter_context(socket.create_connection(address))
+            connection.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path)
+            assert connection.recv(10) == b"HTTP/1.1 2"
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 def test_crowds_are_refused_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,6 +351,26 @@ def test_a_handshake_that_does_not_end_is_ended(
         assert answers[-1].startswith(b"HTTP/1.1 200")
 
 
+def test_old_protocols_and_plain_requests_get_nothing_where_there_is_tls(
+    authority: trustme.CA, tls: dict[str, Any]
+) -> None:
+    with served(**tls) as address:
+        with socket.create_connection(address, END) as plain:
+            plain.sendall(GET)
+            assert b"HTTP" not in said(plain)
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning, match="TLSv1"):
+            old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        with socket.create_connection(address, END) as connection, pytest.raises(ssl.SSLError):
+            old.wrap_socket(connection)
+        with encrypted(authority, address) as connection:
+            assert connection.version() in ("TLSv1.2", "TLSv1.3")
+            connection.sendall(GET)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 # --- what no client sends ---
 
 
@@ -343,6 +381,8 @@ def test_a_handshake_that_does_not_end_is_ended(
         (b"get / HTTP/1.1\r\n\r\n", 501),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * (MAX_HEADERS + 1) + b"\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + b"A" * 20_000, 431),
+        (b"GET / HTTP/1.1\r\nA: " + b"a" * 17_000 + b"\r\n\r\n", 431),  # ends in the bytes that are too many
+        (b"GET /" + b"a" * 17_000 + b" HTTP/1.1\r\n\r\n", 431),
         (b"GET / HTTP/9.9\r\n\r\n", 400),
         (b"CONNECT x:443 HTTP/1.1\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),

@@ -9,6 +9,7 @@ import pytest
 from motet.errors import InvalidData
 from motet.server.loading import load_table
 from motet.store import clients, releases
+from motet.study.pilot_clients import digest_of
 from motet.study.study import Study
 from tests.store.local_study import PRIVATE, LocalStudy
 
@@ -79,6 +80,43 @@ def test_a_table_that_does_not_fit_stores_nothing(local: LocalStudy, table: str,
         load(local, table)
     assert counts(local) == {}
     assert not (local.study.path.parent / "tokens.csv").exists()
+
+
+SALT = "0123456789abcdef" * 2
+
+
+def with_pilot(folder: Path, *names: str, joins: bool = False) -> LocalStudy:
+    digests = ", ".join(f'"{digest_of(SALT, name)}"' for name in names)
+    keys = f'clients = {len(names)}\nshare = 0.2\nsalt = "{SALT}"\njoins = {str(joins).lower()}\ndigests = [{digests}]'
+    (folder / "study.toml").write_text(f"{NAMED}\n[pilot]\n{keys}\n", encoding="utf-8")
+    return LocalStudy(folder / "study.toml")
+
+
+def test_clients_of_the_pilot_are_left_out_and_later_ones_join(tmp_path: Path) -> None:
+    local = with_pilot(tmp_path, "ann", "eve")
+    said = load(local, TABLE + "bob,0.7,99\nbob,7,1\n")
+    assert said.startswith("table.csv: 1 example of 1 client stored; 1 row with missing values left out; ")
+    assert "1 row left out (glucose outside -10 to 10)" in said
+    assert "1 row left out (hours outside 0 to 2)" in said
+    assert "1 client of the pilot left out; tokens of 1 new client are in" in said
+    assert counts(local) == {"bob": 1}
+    load(local, TABLE + "cem,0.1,1.0\n", "more.csv")
+    assert counts(local) == {"bob": 1, "cem": 1}
+
+
+def test_a_pilot_may_join(tmp_path: Path) -> None:
+    local = with_pilot(tmp_path, "ann", joins=True)
+    assert "of the pilot" not in load(local, TABLE)
+    assert counts(local) == {"ann": 2, "bob": 1}
+
+
+def test_a_table_of_the_pilot_alone_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    local = with_pilot(tmp_path, "ann", "bob")
+    with pytest.raises(
+        InvalidData, match=r"2 clients of the pilot are left out, so no row is left: serve without --da"
+    ):
+        load(local, TABLE)
+    assert counts(local) == {}
 
 
 def test_tokens_are_never_written_over_a_file(local: LocalStudy) -> None:

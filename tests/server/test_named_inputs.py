@@ -164,6 +164,7 @@ def test_the_study_tells_columns_and_the_names_of_other_columns(visits: World) -
     told = visits.call("GET", "/v1/study").json()
     assert [column["name"] for column in told["model"]["columns"]] == list(X)
     assert told["table"] == {"client": "patient", "target": "glucose", "name": "name"}
+    assert told["output"] == {"name": "glucose", "unit": None, "scale": None}
     assert told["bounds"] == [[0.0, 24.0], [0.0, 1.0], [0.0, 1.0], [0.0, 365.0]]
 
 

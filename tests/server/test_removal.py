@@ -1,19 +1,24 @@
-"""Removals over HTTP: 200 means that the bytes are gone, 202 that they will be."""
+"""Removals over HTTP: 200 means that the bytes are gone and nothing that is served has them, 202 that they will be."""
 
 from __future__ import annotations
 
 import sqlite3
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from motet import Client
+from motet import Client, Disclosed
+from motet.errors import InvalidRelease
+from motet.learning.engine import Engine
+from motet.server import service
 from motet.store import scrubber
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, World, world
+from tests.store.local_study import states
 
 SECRETS = [1.2345678, 2.3456789, 3.4567891]
 
@@ -68,3 +73,116 @@ def test_both_answers_are_documented(exact: World) -> None:
     paths = exact.call("GET", "/openapi.json").json()["paths"]
     for path, method in (("/v1/me/examples/{id}", "put"), ("/v1/me/examples/{id}", "delete"), ("/v1/me", "delete")):
         assert {"200", "202"} <= paths[path][method]["responses"].keys()
+
+
+# --- what is served ---
+
+BIAS = EXACT.replace("sigma2 = 1.0\n", 'bias = "linear"\n')  # two columns: with two examples σ² is open
+
+
+@contextmanager
+def ticking(world: World) -> Iterator[None]:
+    """The publisher as it runs in a process of its own, by a clock that goes on."""
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.05):
+            world.now[0] += 1.0
+            world.publisher.tick()
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(END)
+
+
+def send(world: World, who: str, *xs: float) -> None:
+    examples = [{"id": str(k), "x": [x], "y": 1.0 + k} for k, x in enumerate(xs)]
+    assert world.call("POST", "/v1/examples", who, json={"examples": examples}).status_code == 200
+
+
+def served(world: World) -> Disclosed:
+    return Disclosed.from_bytes(world.call("GET", "/v1/disclosed").content)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
+    monkeypatch.setattr(service, "MAX_REMOVAL_SECONDS", END)
+
+
+@pytest.mark.usefixtures("patient")
+def test_200_means_that_nothing_served_and_no_file_has_the_input(tmp_path: Path) -> None:
+    """Down to as many examples as the bias has columns, to one, and to none."""
+    secret = 0.7654321
+    for one in world(tmp_path, BIAS):
+        send(one, "own", secret)
+        assert one.release() == 1  # of one example
+        send(one, "another", -0.5, 0.25)
+        assert one.release() == 2
+        assert secret in served(one).inputs
+        with ticking(one):
+            gone = one.call("DELETE", "/v1/me", "own")
+            assert (gone.status_code, gone.json()) == (200, {"removed": 1, "erased": True})
+            assert secret not in served(one).inputs
+            data = b"".join((tmp_path / name).read_bytes() for name in ("study.db", "study.db-wal"))
+            assert struct.pack("<d", secret) not in data
+            for method, path in (("PUT", "/v1/me/examples/0"), ("DELETE", "/v1/me/examples/1"), ("DELETE", "/v1/me")):
+                body = {"x": [0.125], "y": 1.0} if method == "PUT" else None
+                assert one.call(method, path, "another", json=body).status_code == 200
+        assert len(served(one).inputs) == 0
+        assert states(one.service.study) == {}
+
+
+def test_202_until_a_release_is_out_and_without_a_publisher_none_is_withdrawn(
+    exact: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_REMOVAL_SECONDS", 0.2)
+    send(exact, "own", 0.5)
+    send(exact, "another", 0.25)
+    assert exact.release() == 1
+    later = exact.call("DELETE", "/v1/me", "own")
+    assert (later.status_code, later.json()["erased"]) == (202, False)
+    assert "the current release may have it until the next one" in later.json()["note"]
+    assert 0.5 in served(exact).inputs
+    exact.now[0] += 20.0  # a release is not due by the clock
+    assert exact.publisher.tick() == 2
+    assert exact.publisher.tick() is None  # one for all removals
+    exact.refresh()
+    assert served(exact).inputs.tolist() == [[0.25]]
+
+
+@pytest.mark.usefixtures("patient", "backend")
+def test_a_release_that_has_removed_data_is_withdrawn_if_there_can_be_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in world(tmp_path, EXACT):
+        send(one, "own", 0.5)
+        send(one, "another", 0.25)
+        assert one.release() == 1
+        with monkeypatch.context() as broken:
+            broken.setattr(Engine, "disclose", _refuse)
+            with ticking(one):
+                answer = one.call("DELETE", f"/v1/clients/{one.ids['own']}?examples=true", "operator")
+                assert answer.status_code == 200
+            refused = one.call("GET", "/v1/disclosed")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_released")
+            assert "release 1 is withdrawn: it had data that were removed" in refused.json()["error"]["message"]
+            assert one.call("GET", "/v1/me/coefficients", "another").status_code == 404
+            study = one.call("GET", "/v1/study").json()
+            assert (study["version"], "cannot be computed" in study["withdrawn"]) == (0, True)
+            assert "withdrawn, since it had data" in one.call("GET", "/").text
+            assert states(one.service.study) == {"last release": "skipped"}
+        one.now[0] += 500.0  # tried again long before it is due
+        assert one.publisher.tick() == 2
+        one.refresh()
+        assert served(one).inputs.tolist() == [[0.25]]
+        assert one.call("GET", "/v1/study").json()["withdrawn"] is None
+        assert states(one.service.study) == {}
+
+
+def _refuse(*_: object, **__: object) -> Disclosed:
+    raise InvalidRelease("not a release: nothing can be computed")

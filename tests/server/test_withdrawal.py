@@ -1,4 +1,5 @@
-"""Tokens are valid when the write is made: a request that began before its token was withdrawn changes nothing."""
+"""Tokens are valid when the write or the read is made: a request that began before its token was withdrawn changes and
+reads nothing, and a stream that it opened ends."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from motet.release.disclosed import Disclosed
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, world
 
@@ -83,3 +85,92 @@ def test_changes_that_waited_are_refused(exact: World, kind: str, write: str) ->
         assert withdrawal.result(END).status_code == 200
         assert change.result(END).status_code == 401
     assert stored(exact) == ([] if kind == "forget" else [("1", 1.0)])
+
+
+# --- reads and streams ---
+
+
+@pytest.mark.parametrize("kind", WITHDRAWALS)
+@pytest.mark.parametrize("order", [["own", "another"], ["another", "own"]], ids=["under way", "waiting"])
+def test_coefficients_that_were_on_their_way_are_refused(
+    exact: World, kind: str, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are computed when the token is withdrawn, or wait behind another client's."""
+    assert exact.release() == 1
+    begun, may_end, real = threading.Event(), threading.Event(), Disclosed.coefficients
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        may_end.wait(END)
+        return real(*arguments)
+
+    monkeypatch.setattr(Disclosed, "coefficients", slow)
+    with ThreadPoolExecutor() as threads:
+        reads = {}
+        for who in order:
+            reads[who] = threads.submit(exact.call, "GET", "/v1/me/coefficients", who)
+            begun.wait(END)
+        poll(lambda: len(exact.service._turns._callers) == 2, END, "both are on their way")
+        assert threads.submit(withdraw, exact, kind).result(END).status_code in (200, 202)
+        may_end.set()
+        assert reads["own"].result(END).status_code == 401
+        assert reads["another"].result(END).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/me", "/v1/me/examples"])
+def test_a_token_that_another_server_withdrew_reads_nothing(exact: World, path: str) -> None:
+    """This one has it in its cache."""
+    exact.service._access = "as if nothing had changed"
+
+    async def unchanged() -> None:
+        pass
+
+    exact.service.refresh = unchanged  # type: ignore[method-assign]
+    with exact.service.store.transaction() as connection:
+        connection.exec_driver_sql("UPDATE clients SET revoked = true WHERE name = 'own'")
+    assert exact.call("GET", path, "own").status_code == 401
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[World]:
+    """A study that gives its releases to clients only."""
+    yield from world(tmp_path, EXACT.replace("[server]", '[server]\ndownload = "clients"'))
+
+
+@pytest.mark.parametrize("kind", WITHDRAWALS)
+def test_a_stream_ends_with_its_token_and_hears_of_no_later_release(closed: World, kind: str) -> None:
+    """Those of others go on."""
+    assert closed.call("POST", "/v1/examples", "another", json=ONE).status_code == 200
+    heard: dict[str, list[str]] = {"own": [], "another": [], "operator": []}
+
+    def listen(who: str) -> None:
+        headers = {"Authorization": f"Bearer {closed.tokens[who]}"}
+        with closed.http.stream("GET", "/v1/stream", headers=headers) as stream:
+            for line in stream.iter_lines():
+                heard[who] += [line] * line.startswith("data")
+                if line == 'data: {"version": 2}':
+                    return
+
+    with ThreadPoolExecutor() as threads:
+        listening = {who: threads.submit(listen, who) for who in heard}
+        poll(lambda: len(closed.service.streams._open) == 3, END, "the streams are open")
+        assert closed.release() == 1
+        poll(lambda: all(heard.values()), END, "everybody hears of the first release")
+        assert withdraw(closed, kind).status_code in (200, 202)
+        listening["own"].result(END)
+        assert closed.release() == 2
+        for who in ("another", "operator"):
+            listening[who].result(END)
+    assert heard["own"] == ['data: {"version": 1}']
+    assert closed.call("GET", "/v1/stream", "own").status_code == 401
+
+
+def test_a_stream_of_anyone_does_not_depend_on_a_token(exact: World) -> None:
+    assert exact.release() == 1
+    headers = {"Authorization": f"Bearer {exact.tokens['own']}"}
+    with exact.http.stream("GET", "/v1/stream", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(line for line in lines if line.startswith("data")) == 'data: {"version": 1}'
+        assert withdraw(exact, "revoke").status_code == 200
+        assert exact.release() == 2
+        assert next(line for line in lines if line.startswith("data")) == 'data: {"version": 2}'

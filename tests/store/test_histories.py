@@ -232,7 +232,7 @@ WITHOUT_NOISE = [("send", 0), ("remove_all", 0), ("edit", ("policy", '"exact"'))
 @example(steps=IN_BETWEEN)
 @example(steps=OTHERWISE)
 @example(steps=WITHOUT_NOISE)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_nobody_loses_more_than_was_promised(
     folders: Iterator[Path], body: str, sent: bool, steps: list[tuple[str, Any]]
 ) -> None:

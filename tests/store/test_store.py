@@ -22,7 +22,7 @@ from motet.store import examples as stored
 from motet.store.clients import client_with_token, enroll, list_clients
 from motet.store.dialects import DIALECTS
 from motet.store.examples import Added, Addition
-from motet.store.log import changed_since
+from motet.store.log import altered_since, changed_since, superseded
 from motet.store.schema import PRESENT, VERSION, examples, head, log, metadata
 from motet.store.settings import put
 from motet.store.store import Store
@@ -116,7 +116,7 @@ steps_taken = st.tuples(st.sampled_from(["add", "replace", "remove", "forget"]),
 
 
 @given(steps=st.lists(steps_taken))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_log_tells_all_that_happened_in_order(store: Store, steps: list[tuple[str, int, int]]) -> None:
     with store.transaction() as c:
         for table in reversed(metadata.sorted_tables):
@@ -149,10 +149,49 @@ def test_the_log_tells_all_that_happened_in_order(store: Store, steps: list[tupl
         found = {(row.client, row.id): row.y for row in c.execute(select(examples).where(PRESENT))}
         counts = {row["id"]: row["examples"] for row in list_clients(c)}
         numbers = list(c.execute(select(log.c.sequence).order_by(log.c.sequence)).scalars())
-        newest, _ = changed_since(c, 0)
+        newest, changed = changed_since(c, 0)
+        altered = select(log.c.client, log.c.example, func.count()).where(log.c.kind.in_(["replace", "remove"]))
+        per_example = c.execute(altered.where(log.c.example.is_not(None)).group_by(log.c.client, log.c.example)).all()
+        gone = superseded(c)
     assert found == held
+    assert {client for client, _ in used} <= set(changed)
+    assert all(rows == 1 for *_, rows in per_example)  # an example has its last change alone
     assert counts == {who: sum(client == who for client, _ in held) for who in counts}
-    assert numbers == list(range(1, newest + 1))
+    assert len(numbers) == newest - gone
+    assert not numbers or (numbers[0], numbers[-1]) == (1, newest)
+
+
+def test_the_log_is_as_long_as_the_data_however_often_they_change(store: Store) -> None:
+    """And whoever remembers a number hears of a change that came after it."""
+    ann, bob = enrolled(store, "ann", "bob")
+    for client in (ann, bob):
+        commit(store, [Addition.of(client.id, [example("1"), example("2")], 2)])
+    for y in range(50):
+        with store.snapshot() as c:
+            before, _ = changed_since(c, 0)
+        commit(store, [partial(stored.replace, client=ann.id, example=example("1", float(y)))])
+        with store.snapshot() as c:
+            assert changed_since(c, before) == (before + 1, [ann.id])
+            assert altered_since(c, ann.id, before)
+            assert not altered_since(c, bob.id, 0)
+    with store.snapshot() as c:
+        assert [row.kind for row in c.execute(select(log).order_by(log.c.sequence))] == ["add", "add", "replace"]
+    commit(store, [partial(stored.remove, client=ann.id, id="1")])
+    with store.snapshot() as c:
+        assert [row.kind for row in c.execute(select(log).order_by(log.c.sequence))] == ["add", "add", "remove"]
+
+
+def test_ids_of_removed_examples_are_kept_and_so_they_are_limited(store: Store) -> None:
+    (ann,) = enrolled(store, "ann")
+    for k in range(stored.REMOVED_PER_EXAMPLE):
+        (added, removed) = commit(
+            store, [Addition.of(ann.id, [example(str(k))], 1), partial(stored.remove, client=ann.id, id=str(k))]
+        )
+        assert (added, removed) == (Added(1, 0, 1), None)
+    (refused, repeated) = commit(store, [Addition.of(ann.id, [example(id)], 1) for id in ("new", "0")])
+    assert isinstance(refused, TooMany)
+    assert "expected fewer than 10 removed examples, got 10" in str(refused)
+    assert repeated == Added(0, 1, 0)
 
 
 def test_a_store_is_opened_again_and_a_newer_one_is_refused(store_url: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import settings as configured
 from hypothesis import strategies as st
 
 from motet.errors import InvalidStudy
+from motet.study.file import _section
 from motet.study.schema import File
 from motet.study.study import Study
 from tests.study.studies import DESIGN, NAMED, SHORT, VISITS, changed, load, refused
@@ -92,6 +93,14 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("basis.points", {"grid": 'points = [["a"]] # '}, 'each a list of numbers, at most 5000, got [["a"]]'),
     ("limits.y", {"y = [-5.0, 5.0]": ""}, "missing; expected [lowest, highest], two numbers"),
     ("limits.y", {"y = [-5.0, 5.0]": "y = [5, 5]"}, "got [5, 5]"),
+    ("output.scale", {"[limits]": "[output]\nscale = [1, 5]\n[limits]"}, "expected [lowest, highest, step], as people"),
+    ("output.scale", {"[limits]": "[output]\nscale = [1, 5, 9]\n[limits]"}, "got [1, 5, 9]"),
+    ("output.scale", {"[limits]": "[output]\nscale = [0, 5, 1e-9]\n[limits]"}, "at most 10000 steps, got"),
+    (
+        "output.scale",
+        {"[limits]": "[output]\nscale = [1, 6, 1]\n[limits]"},
+        "within limits.y, from -5 to 5, got 1 to",
+    ),
     ("limits.noise", {"y =": "noise = [0, 1]\ny ="}, "expected [lowest, highest], two numbers above 0, got [0, 1]"),
     ("limits.examples_per_client", {"y =": "examples_per_client = 2001\ny ="}, "expected at most 2000 in a private"),
     ("release.policy", {"[release]": '[release]\npolicy = "open"'}, 'expected "private" or "exact", got "open"'),
@@ -188,13 +197,13 @@ KEYS = st.sampled_from(["kernel", "of", "columns", "length_scale", "from", "to",
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
 )
-PLACES = [(name, key) for name, field in File.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
+PLACES = [(name, key) for name in File.model_fields for key in _section(File, name).model_fields]
 
 
 @pytest.mark.parametrize(
     "text", [SHORT, NAMED, DESIGN.replace("artists", "items").replace("40", "2")], ids=["grid", "items", "design"]
 )
-@configured(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@configured(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(PLACES), value=VALUES)
 def test_junk_is_refused_in_one_line_or_loads(tmp_path: Path, text: str, place: tuple[str, str], value: Any) -> None:
     data = tomllib.loads(text)

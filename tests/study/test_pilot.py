@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_kinds_and_default_inputs(tmp_path: Path) -> None:
     assert sex.values == ("f", "m")
     assert visit.since is not None
     assert visit.since.isoformat() == "2025-01-01"
-    assert visit.bounds == (0.0, 78.0)
+    assert visit.bounds == (-10.0, 78.0)  # others may have come earlier, and come later
     assert pilot.X.shape == (40, 5)
     assert "columns that are not used: note (text), site (constant)" in pilot.notes
 
@@ -86,6 +87,7 @@ def test_columns_that_are_no_inputs_by_default(tmp_path: Path) -> None:
     ("name", "numbers", "is_input"),
     [
         ("case", np.random.default_rng(0).permutation(60) + 1, False),  # in another order
+        ("case", np.arange(60) * 5 + 1, False),  # of a pilot, whose rows are some of the table's
         ("rownames", np.arange(60) * 37, False),  # of some of the rows
         ("count", np.arange(60) * 37, True),  # whole numbers with large gaps may be measurements
         ("day", np.arange(60) // 2, True),
@@ -96,6 +98,36 @@ def test_row_numbers_are_no_inputs_by_default(tmp_path: Path, name: str, numbers
     columns = Pilot.read(table(tmp_path, frame), ROLES).columns
     assert columns is not None
     assert (name in columns.names) is is_input
+
+
+@pytest.mark.parametrize(
+    ("form", "order"),
+    [("%d.%m.%Y", "day first"), ("%m/%d/%Y", "month first"), ("%d-%m-%y", "day first"), ("%Y/%m/%d", "")],
+)
+def test_dates_as_people_write_them_are_dates(tmp_path: Path, form: str, order: str) -> None:
+    days = pd.Timestamp("2020-11-20") + pd.to_timedelta(np.arange(40) % 15 * 7, unit="D")
+    frame = visits().assign(visit=days.strftime(form))  # 15 different ones: few enough for a category
+    pilot = Pilot.read(table(tmp_path, frame), ROLES)
+    assert pilot.columns is not None
+    visit = pilot.columns.columns[-1]
+    assert (visit.since, visit.order) == (date(2020, 11, 20), order)
+    assert pilot.X[:, -1].tolist() == (np.arange(40) % 15 * 7).tolist()
+    said = [note for note in pilot.notes if note.startswith("dates in visit have the ")]
+    assert said == ([f"dates in visit have the {order}: {frame['visit'][0]} is 2020-11-20"] if order else [])
+    told = Pilot.read(table(tmp_path, frame), replace(ROLES, dates="month first"))  # only if both are possible
+    assert np.array_equal(told.X, pilot.X)
+
+
+def test_dates_that_may_be_either_are_refused_with_both_readings(tmp_path: Path) -> None:
+    frame = table(tmp_path, visits().assign(visit=[f"03.{k % 12 + 1:02d}.2020" for k in range(40)]))
+    with pytest.raises(InvalidData, match=r"03\.01\.2020 is 2020-01-03 or 2020-03-01; say which, --dates day-first"):
+        Pilot.read(frame, ROLES)
+    first = {}
+    for order in ("day first", "month first"):
+        columns = Pilot.read(frame, replace(ROLES, dates=order)).columns
+        assert columns is not None
+        first[order] = columns.columns[-1].since
+    assert first == {"day first": date(2020, 1, 3), "month first": date(2020, 3, 1)}
 
 
 def sizes(n: int = 400) -> pd.DataFrame:
@@ -166,7 +198,7 @@ def test_bounds_and_quantiles_of_years_and_of_large_numbers(tmp_path: Path) -> N
     columns = Pilot.read(table(tmp_path, frame), roles).columns
     assert columns is not None
     year, seconds = columns
-    assert year.bounds == (1934.0, 1955.0)
+    assert year.bounds == (1930.0, 1959.0)
     assert np.abs(np.array(year.quantiles) - np.quantile(frame["year"], QUANTILES)).max() < 0.06
     assert np.abs(np.array(seconds.quantiles) - np.quantile(frame["seconds"], QUANTILES)).max() < 0.06
 
@@ -178,6 +210,22 @@ def test_rows_with_missing_values_are_left_out_and_counted(tmp_path: Path) -> No
     pilot = Pilot.read(table(tmp_path, frame), Roles(client="patient", target="glucose", inputs=("hours",)))
     assert len(pilot.y) == 38
     assert pilot.notes[0] == "2 rows with missing values left out: 1 in glucose, 2 in hours"
+
+
+@pytest.mark.parametrize("column", ["glucose", "hours"])
+def test_a_cell_far_from_all_others_is_named(tmp_path: Path, column: str) -> None:
+    frame = visits()
+    frame.loc[3, column] = 1e12
+    message = (
+        rf"row 5, column {column}: 1e\+12 is \de\+1\d times the spread of the others: correct it, or empty the cell"
+    )
+    with pytest.raises(InvalidData, match=message):
+        Pilot.read(table(tmp_path, frame), ROLES)
+    frame.loc[3, column] = 300.0  # far, but a measurement may be
+    assert len(Pilot.read(table(tmp_path, frame), ROLES).y) == 40
+    frame.loc[3, "hours"] = 1e12
+    roles = replace(ROLES, inputs=("hours",), logarithms=("hours",))
+    assert len(Pilot.read(table(tmp_path, frame), roles).y) == 40  # said to be of very different sizes
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from motet.errors import InvalidStudy
 from motet.study.pins import BACKUP, EXAMPLE, RELEASE, RELEASED, Since
 from motet.study.study import Study
 from tests.study.studies import EXACT, ITEMS, NAMED, SHORT, changed, load
@@ -49,6 +50,14 @@ MODEL: dict[str, dict[str, str]] = {
     "basis.points": {"count = 5": "count = 6"},
     "basis.kind": {'"landmarks"': '"eigen"\nrank = 2'},
 }
+PILOT = f"""
+[pilot]
+clients = 1
+share = 0.2
+salt = "{"0" * 32}"
+joins = false
+digests = ["{"a" * 16}"]
+"""
 PROMISE: dict[str, dict[str, str]] = {
     "release.policy": {"[release]": '[release]\npolicy = "exact"'},
     "release.per": {"[release]": '[release]\nper = "client"'},
@@ -241,3 +250,29 @@ def test_what_is_not_fixed_yet_is_one_line(tmp_path: Path) -> None:
 def test_pinned_text_of_others(tmp_path: Path, text: str) -> None:
     for since in (Since(), RELEASED):
         assert (load(tmp_path, SHORT).contradicts(text, since) or "").startswith("format: ")
+
+
+def test_whose_the_settings_are_is_fixed_by_the_first_example(tmp_path: Path) -> None:
+    pinned, sent = load(tmp_path, SHORT + PILOT).pinned(), Since(example=EXAMPLE)
+    joins = load(tmp_path, SHORT + PILOT.replace("false", "true"))
+    others = load(tmp_path, SHORT + PILOT.replace("aaaa", "bbbb"))
+    assert joins.contradicts(pinned, Since()) is None
+    assert joins.contradicts(pinned, sent) == "pilot.joins: expected false, fixed since the first example, got true"
+    for study in (others, load(tmp_path, SHORT)):
+        assert (study.contradicts(pinned, sent) or "").startswith("pilot.digests: expected")
+    assert len({study.terms for study in (joins, others, load(tmp_path, SHORT + PILOT))}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"clients = 1": "clients = 2"}, "pilot.clients: expected as many as pilot.digests has, got 2 and 1 different"),
+        ({"a" * 16: "a" * 15}, "pilot.digests: expected a list of texts of 16 hexadecimal digits each"),
+        ({"0" * 32: "salt"}, "pilot.salt: expected 32 hexadecimal digits"),
+        ({"share = 0.2": "share = 2"}, "pilot.share: expected a number above 0 and at most 1, got 2"),
+        ({"joins = false": "join = false"}, "pilot.join: unknown key; did you mean 'joins'"),
+    ],
+)
+def test_a_pilot_that_is_not_right_is_refused(tmp_path: Path, change: dict[str, str], line: str) -> None:
+    with pytest.raises(InvalidStudy, match=line.replace("'", ".")):
+        load(tmp_path, SHORT + changed(PILOT, change))

@@ -31,6 +31,8 @@ def test_drafts_load_and_name_every_key(tmp_path: Path, policy: Any, choices: di
     assert study.name == 'My "first" study'
     assert study.release.policy == policy
     for section, field in File.model_fields.items():
+        if section == "pilot":  # there is none without a table
+            continue
         assert f"[{section}]" in text
         assert all(key in text for key in field.annotation.model_fields)  # type: ignore[union-attr]
     (bases,) = (line for line in text.splitlines() if line.startswith("[basis]"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -102,9 +103,10 @@ target = "glucose"
 
 
 @contextmanager
-def clinic_study(folder: Path) -> Iterator[World]:
-    """A number, a category and a date."""
-    for served in world(folder, CLINIC + EXACT_CURVE):
+def clinic_study(folder: Path, *, values: tuple[str, ...] = ("f", "m")) -> Iterator[World]:
+    """A number, a category and a date; patients have the first two values of the category."""
+    text = CLINIC.replace('["f", "m"]', json.dumps(values))
+    for served in world(folder, text + EXACT_CURVE):
         rng = np.random.default_rng(6)
         for token in enroll(served, 20):
             sex, level = rng.integers(2), 0.5 * rng.normal()

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
-from motet import Disclosed
+from motet import Disclosed, Estimate
 from motet.server.pages import assets
-from tests.scenarios.harness import CURVES, Program, write_study
+from tests.scenarios.harness import CURVES, END, Program, poll, write_study
 from tests.server.world import World
 from tests.web.studies import SCRIPT, clinic_study, music_study, patient, running_study
-from tests.web.visitor import Visit, address, release_now
+from tests.web.visitor import Visit, Visitor, address, release_now
 
-RATINGS = {"The Rolling Stones": 8.0, "Metallica": -6.5, "Miles Davis": 7.3, "Björk": 2.1, "Johnny Cash": -0.4}
+RATINGS = {"The Rolling Stones": 2.8, "Metallica": -2.5, "Miles Davis": 2.3, "Björk": 1.1, "Johnny Cash": -0.4}
 OWN = {5.0: 0.9, 10.0: 1.25, 21.0: 1.6}
 
 
@@ -90,17 +91,51 @@ def test_the_average_of_a_curve_is_the_releases(studies: dict[str, World], visit
     np.testing.assert_allclose([mean, std], release_of(served).average(x[:, None], return_std=True), atol=1e-6)
 
 
-def test_several_inputs_have_two_selectors(tmp_path: Path, visit: Visit) -> None:
+STROKES = "(curves) => curves.map((curve) => getComputedStyle(curve).stroke)"
+
+
+def assert_answer(visitor: Visitor, estimate: Estimate, x: dict[str, Any]) -> None:
+    """The visitor's own value in words below the chart."""
+    mean, std = (float(one[0]) for one in estimate.predict([x], return_std=True))
+    answer = visitor.page.locator("#own-result .answer strong").first
+
+    def agrees() -> bool:
+        visitor.settle()
+        told = [float(answer.get_attribute(key) or "nan") for key in ("data-mean", "data-std")]
+        return bool(np.allclose(told, [mean, std], rtol=0, atol=1e-6))
+
+    poll(agrees, END, "the page gives the answer there")
+
+
+def test_every_value_of_a_category_is_compared_or_the_page_says_which(tmp_path: Path, visit: Visit) -> None:
+    wards = [f"ward {k}" for k in range(1, 11)]
+    for count, text in ((5, ""), (10, "8 of the 10 values of sex are drawn")):
+        with clinic_study(tmp_path / str(count), values=("f", "m", *wards[: count - 2])) as served:
+            release_now(served)
+            page = visit(address(served)).page
+            page.locator("#study").get_by_label("Compare").select_option("sex")
+            curves = page.locator("#average-chart .chart path.curve")
+            expect(curves).to_have_count(min(count, 8))
+            assert len(set(curves.evaluate_all(STROKES))) == min(count, 8)
+            expect(page.locator("#average-chart .note")).to_contain_text(text)
+            page.locator("#study").get_by_label("Answer at sex").select_option(wards[count - 3])
+            expect(page.locator("#average-chart .legend")).to_contain_text(f"sex = {wards[count - 3]}")
+            page.context.close()
+
+
+def test_several_inputs_have_two_selectors_and_a_control_each(tmp_path: Path, visit: Visit) -> None:
     with clinic_study(tmp_path) as served:
         release_now(served)
         release = release_of(served)
         visitor = visit(address(served))
         page = visitor.page
-        expect(page.locator("#average-chart .note")).to_have_text("Here sex = f, visit = 2025-07-02.")
+        expect(page.locator("#study").get_by_label("Answer at visit", exact=True)).to_have_value("2025-07-02")
         page.locator("#study").get_by_label("Compare").select_option("sex")
         expect(page.locator("#average-chart .chart path.curve")).to_have_count(2)
         hours, mean, std = np.array(visitor.numbers("#average-chart")).T  # the last curve is that of m
         rows = [{**patient(h, "m"), "visit": "2025-07-02"} for h in hours]
+        colours = page.locator("#average-chart .chart path.curve").evaluate_all(STROKES)
+        assert len(set(colours)) == 2
         np.testing.assert_allclose([mean, std], release.average(rows, return_std=True), atol=1e-6)
         visitor.open("try")
         own = [patient(3.0, "m"), patient(9.5, "m")]
@@ -110,12 +145,48 @@ def test_several_inputs_have_two_selectors(tmp_path: Path, visit: Visit) -> None
             page.get_by_label("visit", exact=True).fill(one["visit"])
             page.get_by_label("glucose", exact=True).fill(y)
             page.get_by_role("button", name="Add").click()
-        page.locator("#try").get_by_label("Compare").select_option("sex")
+        estimate = release.estimate(own, [2.5, 1.25])
+        tried = page.locator("#try")
+        for name, cell in {"hours (h)": "9.5", "sex": "m", "visit": "2025-03-01"}.items():  # as the last example
+            expect(tried.get_by_label(f"Answer at {name}", exact=True)).to_have_value(cell)
+        assert_answer(visitor, estimate, own[1])
+        expect(page.locator("#own-result .answer")).to_contain_text(
+            "At hours 9.5 h, sex m, visit 2025-03-01: your glucose is"
+        )
+        expect(page.locator("#own-result circle.faint")).to_have_count(0)
+        tried.get_by_label("Answer at sex").select_option("f")
+        expect(page.locator("#own-result circle.faint")).to_have_count(2)  # they are of m
+        assert_answer(visitor, estimate, patient(9.5, "f"))
+        tried.get_by_label("Compare").select_option("sex")
         expect(page.locator("#own-result .chart path.curve")).to_have_count(4)
         hours, mean, std = np.array(visitor.numbers("#own-result")).T
-        expected = release.estimate(own, [2.5, 1.25]).predict(rows, return_std=True)
-        np.testing.assert_allclose([mean, std], expected, atol=1e-6)
+        rows = [patient(h, "m") for h in hours]
+        np.testing.assert_allclose([mean, std], estimate.predict(rows, return_std=True), atol=1e-6)
         page.context.close()
+
+
+def test_a_chosen_item_moves_nothing_until_it_is_moved(studies: dict[str, World], visit: Visit) -> None:
+    """It is on the study's scale, where the average is, and all others stay where they are."""
+    served = studies["music exact"]
+    visitor = visit(address(served))
+    visitor.open("try")
+    page, name = visitor.page, "Björk"
+    page.fill("#own-search", name)
+    page.get_by_role("button", name=name, exact=True).click()
+    slider = page.get_by_label(f"Your rating of {name}", exact=True)
+    expect(slider).to_be_focused()
+    ends = [slider.get_attribute(key) for key in ("min", "max", "step")]
+    assert ends == ["-3", "3", "0.1"]
+    average = release_of(served).average([name])[0]
+    assert abs(float(slider.input_value()) - average) <= 0.05 + 1e-9
+    expect(page.get_by_role("heading", name="Your top 20")).to_be_visible()
+    own = {one: y for one, y, _ in visitor.best()}
+    others = {one: y for one, y, _ in visitor.best("The best of the average") if one != name}
+    assert len(own.keys() & others.keys()) > 15
+    assert all(own[one] == pytest.approx(y, abs=1e-9) for one, y in others.items() if one in own)
+    page.keyboard.press("End")
+    expect(slider).to_have_value("3")
+    poll(lambda: {one: y for one, y, _ in visitor.best()} != own, END, "the list moves")
 
 
 def test_which_ratings_moved_what(studies: dict[str, World], visit: Visit) -> None:
@@ -227,6 +298,23 @@ def test_a_release_that_cannot_be_read_is_told_apart_from_a_silent_server(
     )
 
 
+def test_a_release_that_is_on_its_way_is_not_called_missing(studies: dict[str, World], visit: Visit) -> None:
+    visitor, held = visit("about:blank"), list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    visitor.page.route("**/v1/disclosed", hold)
+    visitor.url = address(studies["curve exact"])
+    visitor.open("try")
+    expect(visitor.page.locator("#own-empty")).to_have_text("Release 1 is being downloaded.")
+    visitor.open("study")
+    expect(visitor.page.locator("#average-empty")).to_have_text("Release 1 is being downloaded.")
+    held[0].continue_()
+    expect(visitor.page.locator("#average-chart .chart")).to_be_visible()
+    expect(visitor.page.locator("#average-empty")).to_be_hidden()
+
+
 def test_without_scripts_the_page_has_the_facts(studies: dict[str, World], visit: Visit) -> None:
     page = visit(address(studies["music private"]), java_script_enabled=False).page
     expect(page.locator("#plain")).to_contain_text("ε spent 1.39")
@@ -264,17 +352,17 @@ def test_own_data_are_kept_only_if_chosen_and_can_be_saved_and_cleared(studies: 
     visitor = visit(address(studies["music exact"]), accept_downloads=True)
     page = visitor.page
     visitor.open("try")
-    visitor.rate("Miles Davis", 7.3)
+    visitor.rate("Miles Davis", 2.3)
     page.reload()
     expect(page.get_by_role("heading", name="The average's top 20")).to_be_visible()
     assert page.locator("#own-list li").count() == 0
-    visitor.rate("Miles Davis", 7.3)
+    visitor.rate("Miles Davis", 2.3)
     page.get_by_label("Keep on this device").check()
     page.reload()
-    expect(page.get_by_label("Your rating of Miles Davis")).to_have_value("7.3")
+    expect(page.get_by_label("Your rating of Miles Davis")).to_have_value("2.3")
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as CSV").click()
-    assert download.value.path().read_text(encoding="utf-8").split() == ["name,y", "Miles", "Davis,7.3"]
+    assert download.value.path().read_text(encoding="utf-8").split() == ["name,y", "Miles", "Davis,2.3"]
     page.get_by_role("button", name="Clear").click()
     page.reload()
     expect(page.get_by_role("heading", name="The average's top 20")).to_be_visible()
@@ -298,7 +386,7 @@ def test_all_can_be_done_with_the_keyboard(studies: dict[str, World], visit: Vis
     expect(page.get_by_role("heading", name="Your top 20")).to_be_visible()
     first = visitor.best()
     page.keyboard.press("Home")
-    expect(slider).to_have_value("-10")
+    expect(slider).to_have_value("-3")
     assert visitor.best() != first
 
 
@@ -313,7 +401,7 @@ def test_names_that_are_markup_stay_text(tmp_path: Path, visit: Visit) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text(SCRIPT)
         expect(page).to_have_title(SCRIPT)
         visitor.open("try")
-        visitor.rate(SCRIPT, 9.0)
+        visitor.rate(SCRIPT, 2.9)
         visitor.settle()
         expect(page.locator("#own-list")).to_contain_text(SCRIPT)
         expect(page.locator("ol[aria-label^='Your best'] .why").first).to_contain_text(SCRIPT)
@@ -330,7 +418,7 @@ def test_nothing_serious_keeps_anyone_out(studies: dict[str, World], visit: Visi
         assert visitor.findings() == []
         visitor.open("try")
         if kind.startswith("music"):
-            visitor.rate("Metallica", 5.0)
+            visitor.rate("Metallica", 2.0)
         assert visitor.findings() == []
         wide = visitor.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
         assert not wide
@@ -345,5 +433,5 @@ def test_a_first_visit_is_light(studies: dict[str, World], visit: Visit) -> None
     assert {url.removeprefix(address(served)) for url in calls} == {
         "/", "/v1/study?model=false", "/v1/stream", "/v1/disclosed"
     }  # fmt: skip
-    total = sum(len(served.call("GET", path).content) for path in (*assets(), "/", "/v1/study?model=false"))
-    assert total < 150_000
+    answers = [served.call("GET", path) for path in (*assets(), "/", "/v1/study?model=false")]
+    assert sum(answer.num_bytes_downloaded for answer in answers) < 75_000  # compressed, as a browser asks for it

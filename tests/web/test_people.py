@@ -66,12 +66,12 @@ def test_a_client_sees_its_curve_and_adds_changes_and_removes(tmp_path: Path, vi
         page.get_by_role("button", name="Save").click()
         expect(page.locator("#mine-list li").filter(has_text="21")).to_contain_text("1.75")
         if not private:
-            expect(page.locator("#mine-error")).to_contain_text("try again after the next one")
+            expect(page.locator("#mine-unread")).to_contain_text("try again after the next one")
         with client(served) as me:
             stored = sorted((one["x"]["distance"], one["y"]) for one in me.examples())
         assert stored == [(5.0, 0.9), (21.0, 1.75), (30.0, 2.5)]
         served.release()
-        expect(page.locator("#mine-error")).to_have_text("")
+        expect(page.locator("#mine-unread")).to_have_text("")
         expect(page.locator("#mine-result .chart circle.dot")).to_have_count(3)
         assert_curve_is_the_clients(visitor, served)
         page.context.close()
@@ -113,7 +113,8 @@ def test_forget_me_asks_first_and_then_nothing_is_left(tmp_path: Path, visit: Vi
         assert served.call("GET", "/v1/me", "own").status_code == 200
         page.get_by_role("button", name="Forget me").click()
         visitor.confirm("Forget me")
-        expect(page.locator("#mine-error")).to_contain_text("3 examples deleted.")
+        expect(page.locator("#mine-done")).to_contain_text("3 examples deleted.")  # it is no error
+        expect(page.locator("#mine-error")).to_have_text("")
         expect(page.get_by_label("Your token")).to_be_visible()
         assert served.call("GET", "/v1/me", "own").status_code == 401
         page.context.close()
@@ -174,6 +175,13 @@ def test_the_operator_enrolls_revokes_and_sees_what_happens(tmp_path: Path, visi
         expect(page.locator("#operator-next")).to_have_text(
             re.compile(r"Due at .*: 480 examples of 80 clients, with 0 changes since the last\.")
         )
+        page.get_by_role("button", name="Enroll").click()
+        looks = sum("/v1/refusals" in request.url for request in visitor.requests)
+        with page.expect_response(lambda answer: "/v1/refusals" in answer.url):  # of the next look
+            expect(page.locator("#operator-error")).to_contain_text("expected a name in each line, got none")
+        visitor.settle()
+        assert sum("/v1/refusals" in request.url for request in visitor.requests) > looks
+        expect(page.locator("#operator-error")).to_contain_text("expected a name in each line, got none")
         page.get_by_label("Names, one in each line").fill(f"anna\n{SCRIPT}\n")
         page.get_by_role("button", name="Enroll").click()
         expect(page.locator("#operator-enrolled")).to_contain_text(SCRIPT)

@@ -17,7 +17,7 @@ from tests.server.world import World
 from tests.web.studies import send
 from tests.web.visitor import Visit, Visitor, address
 
-RATINGS = {"The Beatles": 7.5, "Miles Davis": 8.0, "Metallica": -4.0}
+RATINGS = {"The Beatles": 2.4, "Miles Davis": 2.8, "Metallica": -1.5}
 PACES = [{"x": {"distance": x}, "y": y} for x, y in ((5.0, 0.9), (10.0, 1.25), (21.0, 1.6))]
 HEIGHTS = {1280: 860, 390: 1100}
 COLOURS = 128

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +67,8 @@ def check(
     if table is not None:
         rows = read_rows(table, loaded, client, target, name)
         findings = Findings.of(loaded, rows.file, rows.clients, rows.X, rows.y, rows.noise)
+        total = findings.total + sum(rows.outside.values())
+        findings = replace(findings, total=total, refused={**rows.outside, **findings.refused})
     outlook = _outlook(loaded, findings)
     expected = clients if clients is not None or findings is None else findings.clients
     warnings = _warnings(loaded, outlook, findings)
@@ -79,7 +81,12 @@ def check(
     if as_json:
         found = {} if findings is None else {"table": _described(findings)}
         forecasts = [{**asdict(row), "forecast": asdict(row.forecast)} for row in listed]
-        about = {"study": loaded.name, "policy": loaded.release.policy, "clients": expected, **found}
+        about: dict[str, Any] = {
+            "study": loaded.name,
+            "policy": loaded.release.policy,
+            "settings": loaded.settings_source,
+        }
+        about |= {"clients": expected, **found}
         show({**about, "rows": forecasts, "warnings": warnings, "verdict": verdict})
         return
     _show_study(loaded, expected)
@@ -130,11 +137,15 @@ def _described(findings: Findings) -> dict[str, Any]:
 
 
 def _show_study(study: Study, clients: int | None) -> None:
+    from motet.study.study import settings_words
+
     ledger = study.ledger()
     releases = "" if ledger is None or ledger.releases == 1 else f", {ledger.releases} releases"
     promise = "without noise" if ledger is None else f"private, ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{releases}"
     expected = "" if clients is None else f"; {count(clients, 'client')} expected"
     show(f"{study.name}: {promise}{expected}.")
+    if study.pilot is not None:
+        show(f"Settings: {settings_words(study.settings_source)}.")
     if ledger is not None:
         show(f"The noise in a release is as large as the contribution of {ledger.scale:.3g} clients.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from motet.client.layout import Layout
     from motet.release.disclosed import Disclosed
     from motet.study.evaluation import Evaluation
+    from motet.study.schema import PilotSection
     from motet.study.scores import Score
     from motet.study.study import Study
 
@@ -84,6 +85,7 @@ def evaluate(
     with progress_bar(Console(stderr=True), "folds", total, "Evaluating") as advance:
         settings: dict[str, Any] = {"seed": seed, "new_rows": new_rows, "folds": folds, "releases": releases}
         found = evaluate_rows(subject, rows.clients, rows.X, rows.y, rows.noise, **settings, advance=advance)
+    found = replace(found, left_out={**rows.outside, **found.left_out})
     label = "this release" if isinstance(subject, Disclosed) else "this study"
     if plot is not None:
         _draw(found, label, table.name, plot)
@@ -91,7 +93,7 @@ def evaluate(
         about = {"source": source, "file": table.name, "rows": len(rows.y), "clients": len(set(rows.clients))}
         show({**about, **settings, **found.to_dict(), "plot": None if plot is None else str(plot)})
     else:
-        _show(found, rows, label, new_rows, plot)
+        _show(found, rows, label, new_rows, plot, getattr(subject, "pilot", None))
 
 
 def _source(place: str) -> Study | Disclosed:
@@ -114,6 +116,7 @@ class Rows:
     X: Array
     y: Array
     noise: Array
+    outside: dict[str, int] = field(default_factory=dict)  # rows that limits of a pilot leave out, by reason
 
 
 def read_rows(
@@ -133,8 +136,12 @@ def read_rows(
     if (named := getattr(source, "table", None)) is not None:
         layout = layout.changed(**named.model_dump())
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)
-    table = read(path)
+    table, outside = read(path), dict[str, int]()
     needed = layout.needed(table, client=True, target=True)
+    if getattr(source, "pilot", None) is not None and (client, target, name) == (None, None, None):
+        from motet.study.fitting import without_misfits
+
+        table, outside = without_misfits(source, table)  # type: ignore[arg-type]
     kept = layout.complete(table, needed)
     if not kept.rows:
         raise InvalidData(f"{table.file}: every row has a missing value in {', '.join(needed)}")
@@ -143,7 +150,7 @@ def read_rows(
     X[complete] = source.model.rows(cells_of_inputs(kept, layout), source.dimension)
     y[complete] = kept.floats(layout.target)
     noise = np.array(table.floats("noise", default=1.0))
-    return Rows(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise)
+    return Rows(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise, outside)
 
 
 # --- what was found ---
@@ -158,9 +165,16 @@ def _scores(found: Evaluation, label: str) -> list[tuple[str, str, Score]]:
     ]
 
 
-def _show(found: Evaluation, rows: Rows, label: str, new_rows: int, plot: Path | None) -> None:
-    clients = count(len(set(rows.clients)), "client")
-    show(f"{rows.file}: {count(len(rows.y), 'row')} of {clients}. Evaluated: {found.subject}.")
+def _show(
+    found: Evaluation, rows: Rows, label: str, new_rows: int, plot: Path | None, pilot: PilotSection | None
+) -> None:
+    from motet.study.pilot_clients import is_listed
+
+    clients, total = count(len(set(rows.clients)), "client"), len(rows.y) + sum(rows.outside.values())
+    show(f"{rows.file}: {count(total, 'row')} of {clients}. Evaluated: {found.subject}.")
+    if pilot is not None:
+        inside = sum(is_listed(pilot, name) for name in set(rows.clients))
+        show(f"Settings: from a pilot of {count(pilot.clients, 'client')}, of whom {inside} are in this table.")
     for reason, number in found.left_out.items():
         show(f"Left out: {count(number, 'row')} ({reason}).")
     show_scores(found, label, new_rows)

@@ -30,7 +30,7 @@ from rich.progress import (
 from motet.cli.terminal import AsJson, Force, SkipMissing, note, progress_bar, show, show_table
 from motet.datasets import Dataset, unfinished
 from motet.errors import InvalidData, NoEvidence, NotAllowed
-from motet.files import check_new
+from motet.files import check_new, file_bytes
 from motet.text import count, first_few
 
 if TYPE_CHECKING:
@@ -230,11 +230,12 @@ def _settings(path: Path) -> Model:
     """The model of a release, or of what ``motet tune --json`` printed."""
     from motet.model.model import Model
     from motet.release.disclosed import Disclosed
+    from motet.release.file import MAX_FILE_BYTES
 
     try:
-        data = path.read_bytes()
+        data = file_bytes(path, MAX_FILE_BYTES)
     except OSError as error:
-        raise InvalidData(f"cannot read {path}: {error.strerror}") from None
+        raise InvalidData(f"cannot read {path}: {error.strerror or error}") from None
     if not data.lstrip().startswith(b"{"):
         return replace(Disclosed.from_bytes(data).model, sigma2=None)
     try:

@@ -17,26 +17,30 @@ from rich.console import Console
 from motet.cli.evaluate import show_scores
 from motet.cli.fit import steps_shown
 from motet.cli.terminal import AsJson, Force, progress_bar, show
-from motet.errors import InvalidData
+from motet.errors import InvalidData, MotetError
 from motet.files import check_new
 from motet.text import count, first_few
 
 if TYPE_CHECKING:
     from motet.files import Table
+    from motet.model.dates import DateOrder
+    from motet.study.choice import Choice
     from motet.study.evaluation import Evaluation
     from motet.study.pilot import Pilot, Roles
-    from motet.study.proposal import Promise, Proposal
+    from motet.study.pilot_clients import PilotClients
+    from motet.study.proposal import Promise
     from motet.study.study import Study
 
+DATE_ORDERS: dict[str | None, DateOrder] = {None: "", "day-first": "day first", "month-first": "month first"}
 NEW_ROWS = 3  # of a new client's own, when a study is evaluated
-MANY_ROWS, FEW_FOLDS, ALL_FOLDS = 5000, 2, 5  # a large table is evaluated in fewer folds
+FEW_OTHERS = 30  # clients beside the pilot
 
 
 def init(
     file: Annotated[Path, typer.Argument(help="The study file to write.", metavar="FILE")] = Path("study.toml"),
     pilot: Annotated[
         Path | None,
-        typer.Option("--from", help="A table of pilot data, CSV or Parquet, whose settings by evidence are written."),
+        typer.Option("--from", help="A table, CSV or Parquet, for which settings are found."),
     ] = None,
     client: Annotated[
         str | None, typer.Option(help="The table's column of each row's client.", metavar="COLUMN")
@@ -62,9 +66,14 @@ def init(
             metavar="COLUMNS",
         ),
     ] = None,
+    dates: Annotated[
+        Literal["day-first", "month-first"] | None,
+        typer.Option(help="How to read dates such as 03.04.2020, if a column has no other."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
     clients: Annotated[
-        int | None, typer.Option(min=1, help="How many clients are expected; by default as many as the table has.")
+        int | None,
+        typer.Option(min=1, help="How many clients are expected; by default as many as a table lets expect."),
     ] = None,
     dimension: Annotated[
         int | None, typer.Option(help="Inputs are numbers without names: how many each has.", min=1)
@@ -94,6 +103,21 @@ def init(
         typer.Option(help="Total privacy budget ε, shared by all private releases (1 is strict, 3 usual)."),
     ] = None,
     releases: Annotated[int | None, typer.Option(help="How many private releases share the budget.")] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--pilot",
+            help="Private: the share of the table's clients, at random, whose rows the settings come from; at least 30 "
+            "and at most 2,000 clients; by default 0.2.",
+            metavar="SHARE",
+        ),
+    ] = None,
+    joins: Annotated[
+        bool,
+        typer.Option(
+            "--pilot-joins", help="These clients take part too, although ε does not cover what settings tell of them."
+        ),
+    ] = False,
     every: Annotated[str | None, typer.Option(help="Time between releases: 30s, 15m, 12h, 1d.", metavar="TIME")] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -101,16 +125,20 @@ def init(
     """Write a commented study file: with --from, one that is right for a table; otherwise from options, and at a
     terminal from questions. Options that you leave out are asked for; without a terminal they get defaults.
 
-    With --from, model, limits and basis are those that suit the table, and the study is evaluated on it, beside
-    baselines, as it would be served. Settings, ranges and quantiles of the table become public with the study file, and
-    its privacy budget does not cover them: use data whose summary you may publish.
+    With --from, model, limits and basis are those that suit a table, and the study is evaluated on it, beside
+    baselines, as it would be served. What the study file says becomes public, and its privacy budget does not cover
+    that. So a private study takes all of it from a pilot: a fifth of the table's clients at random, at least 30. The
+    file has their digests, and motet serve --data leaves them out; of the other clients it says nothing. With --policy
+    exact, which promises nothing, there is no pilot, and all rows are used.
     """
     promise = {"policy": policy, "epsilon": epsilon, "releases": releases, "every": every}
     if policy == "exact" and (epsilon is not None or releases is not None):
         raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
     check_new(file, force=force)
     if pilot is None:
-        _check_without_table({"--client": client, "--target": target, "--name": name, "--units": units, "--log": log})
+        about_table = {"--client": client, "--target": target, "--name": name, "--units": units, "--log": log}
+        _check_without_table(about_table)
+        _check_without_table({"--dates": dates, "--pilot": share, "--pilot-joins": joins or None})
         choices: dict[str, Any] = {
             "name": title,
             "catalogue": catalogue,
@@ -126,13 +154,18 @@ def init(
     from motet.files import read
 
     table = read(pilot)
-    roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units))
-    roles = replace(roles, logarithms=() if log == "none" else _listed(log))
-    asked = _asked_promise(promise)
+    client, target = _asked_columns(table, client, target)
+    from motet.study.pilot_clients import SHARE, PilotClients
     from motet.study.proposal import Promise
 
-    chosen = Promise(clients=clients, **asked)
-    _from_table(file, pilot, table, roles, chosen, title or file.stem, force=force, as_json=as_json)
+    chosen, drawn = Promise(clients=clients, **_asked_promise(promise)), None
+    if chosen.policy == "private":
+        drawn = PilotClients.draw(table, client, target, share=SHARE if share is None else share, joins=joins)
+    elif share is not None or joins:
+        raise InvalidData("--pilot is for private releases; --policy exact uses all rows: leave out one of them")
+    roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units), drawn)
+    roles = replace(roles, logarithms=() if log == "none" else _listed(log), dates=DATE_ORDERS[dates])
+    _from_table(file, pilot, table, roles, drawn, chosen, title or file.stem, force=force, as_json=as_json)
 
 
 def _listed(text: str | None) -> tuple[str, ...] | None:
@@ -143,69 +176,107 @@ def _listed(text: str | None) -> tuple[str, ...] | None:
 
 
 def _from_table(
-    file: Path, path: Path, table: Table, roles: Roles, promise: Promise, title: str, *, force: bool, as_json: bool
-) -> None:
+    file: Path, path: Path, table: Table, roles: Roles, drawn: PilotClients | None, promise: Promise, title: str,
+    *, force: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from motet.study.choice import Choice
     from motet.study.pilot import Pilot
-    from motet.study.proposal import Proposal
 
-    pilot = Pilot.read(table, roles)
+    pilot = Pilot.read(table, roles, drawn)
     if not as_json:
         _show_pilot(pilot)
     console = Console(stderr=True)
     with steps_shown(console) as report:
-        proposal = Proposal.of(pilot, promise, report)
-    study = proposal.write(file, title, force=force)
-    found, tried, structure = _evaluated(study, pilot, promise, console), "", "full"
-    if found.is_behind and (plain := _plain(pilot, promise, title, console)) is not None:
-        scores = f"log score {plain[1].log_score:.3f} against {found.log_score:.3f}"
-        tried = f"A plain structure, slopes of the average and a level of each client, is not better: {scores}."
-        if plain[1].log_score < found.log_score:
-            study, found, structure = plain[0].write(file, title, force=True), plain[1], "plain"
-            tried = (
-                f"A plain structure is better, and written: slopes of the average, a level of each client; {scores}."
-            )
+        choice = Choice.of(pilot, promise, report)
+    study = choice.proposal.write(file, title, force=force)
+    found = choice.evaluation
+    if drawn is not None and not choice.is_as_served:
+        found = _evaluated(study, drawn.served(table, roles.client), console)
+    whole = None if drawn is None else _with_the_whole_table(study, table, choice, drawn, console)
     if as_json:
-        table_of = {"file": pilot.file, "rows": len(pilot.y), "clients": len(pilot.sizes), "notes": list(pilot.notes)}
-        show({**_about(file, study), "from": table_of, "structure": structure, "evaluation": found.to_dict()})
+        structure = "plain" if choice.is_plain else "full"
+        about = {**_about(file, study), "from": _described(pilot), "settings": study.settings_source}
+        errors = None if whole is None else _errors(whole)
+        show({**about, "structure": structure, "evaluation": found.to_dict(), "with_the_whole_table": errors})
         return
-    show(f"{file}: written, with the settings that the table makes likeliest. Evaluated: {found.subject}.")
-    if tried:
-        show(tried)
+    whose = "table" if drawn is None else "pilot"
+    show(f"{file}: written, with the settings that the {whose} makes likeliest. Evaluated: {found.subject}.")
+    if choice.reason:
+        show(choice.reason)
+    for reason, rows in found.left_out.items():
+        show(f"Left out: {count(rows, 'row')} ({reason}).")
     show_scores(found, "this study", NEW_ROWS)
-    show("The settings were found on all rows, these too; what was predicted from other rows is what is scored.")
+    _show_cost(found, whole, drawn)
     _show_advice(found, study)
-    _show_next(file, study, path)
+    _show_next(file, study, path, drawn)
 
 
-def _evaluated(study: Study, pilot: Pilot, promise: Promise, console: Console) -> Evaluation:
-    """As it would be served at the end of its budget."""
-    from motet.study.evaluation import evaluate
+def _evaluated(study: Study, table: Table, console: Console) -> Evaluation:
+    """On the rows of a table that the study takes, as it would be served; others are counted."""
+    from motet.study.choice import evaluated, folds_of
+    from motet.study.fitting import arrays_of, fitting_rows
 
-    folds = FEW_FOLDS if len(pilot.y) > MANY_ROWS else ALL_FOLDS
-    made = promise.releases if study.private else 1
-    with progress_bar(console, "folds", folds, "Evaluating") as advance:
-        return evaluate(
-            study, pilot.clients, pilot.X, pilot.y, new_rows=NEW_ROWS, folds=folds, releases=made, advance=advance
-        )
+    rows, outside = fitting_rows(study, table)
+    with progress_bar(console, "folds", folds_of(len(rows.rows)), "Evaluating") as advance:
+        found = evaluated(study, *arrays_of(study, rows), advance=advance)
+    return replace(found, left_out={**outside, **found.left_out})
 
 
-def _plain(pilot: Pilot, promise: Promise, title: str, console: Console) -> tuple[Proposal, Evaluation] | None:
-    """A proposal of few numbers and its evaluation, to fall back to; None for items that only have names."""
+def _with_the_whole_table(
+    study: Study, table: Table, choice: Choice, drawn: PilotClients, console: Console
+) -> Evaluation | None:
+    """On the same rows as the study, with settings that all rows make likeliest; for whoever runs this, and in no file.
+    None if nobody is beside the pilot, or the other rows have no settings.
+
+    Rows outside the pilot's limits are in neither: they are the extreme ones, without which any error is smaller.
+    """
+    from motet.study.fitting import fitting_rows
+    from motet.study.pilot import Pilot
     from motet.study.proposal import Proposal
 
-    if pilot.catalogue is not None and not pilot.catalogue.features:
+    roles, promise = choice.proposal.pilot.roles, choice.proposal.promise
+    promise = replace(promise, clients=choice.proposal.clients)
+    if not drawn.others:
         return None
-    with steps_shown(console) as report:
-        proposal = Proposal.of(pilot, promise, report, plain=True)
-    with TemporaryDirectory() as folder:
-        study = proposal.write(Path(folder) / "plain.toml", title)
-        return proposal, _evaluated(study, pilot, promise, console)
+    try:
+        with steps_shown(console) as report, TemporaryDirectory() as folder:
+            proposal = Proposal.of(Pilot.read(table, roles), promise, report, plain=choice.is_plain)
+            whole = proposal.write(Path(folder) / "whole.toml", "whole")
+            return _evaluated(whole, fitting_rows(study, drawn.served(table, roles.client))[0], console)
+    except MotetError:
+        return None
+
+
+def _errors(found: Evaluation) -> dict[str, float]:
+    return {group.kind: group.score.error for group in found.groups}
+
+
+def _show_cost(found: Evaluation, whole: Evaluation | None, drawn: PilotClients | None) -> None:
+    """What is lost by settings of a pilot."""
+    if drawn is None:
+        show("The settings were found on all rows, these too; what was predicted from other rows is what is scored.")
+    if whole is not None:
+        theirs = " and ".join(f"{error:.4g} ({kind})" for kind, error in _errors(whole).items())
+        ours = " and ".join(f"{error:.4g}" for error in _errors(found).values())
+        show(f"What the pilot costs: with settings of the whole table the errors would be {theirs} instead of {ours}.")
+
+
+def _described(pilot: Pilot) -> dict[str, Any]:
+    """What the settings come from, for JSON."""
+    others = 0 if pilot.drawn is None else pilot.drawn.others
+    rows = {"file": pilot.file, "rows": len(pilot.y), "clients": len(pilot.sizes)}
+    return {**rows, "other_clients": others, "notes": list(pilot.notes)}
 
 
 def _show_pilot(pilot: Pilot) -> None:
     clients, sizes = count(len(pilot.sizes), "client"), sorted(pilot.sizes.tolist())
-    few, most = sizes[0], sizes[-1]
-    show(f"{pilot.file}: {count(len(pilot.y), 'row')} of {clients}, {few} to {most} each.")
+    few, most, drawn = sizes[0], sizes[-1], pilot.drawn
+    if drawn is None:
+        show(f"{pilot.file}: {count(len(pilot.y), 'row')} of {clients}, {few} to {most} each.")
+    else:
+        chosen = f"{count(len(drawn.names), 'client')} of {len(drawn.names) + drawn.others}, chosen at random"
+        show(f"{pilot.file}: the pilot is {chosen}; {count(len(pilot.y), 'row')}, {few} to {most} each.")
+        show(_about_pilot(drawn))
     if pilot.columns is not None:
         kinds = [f"{c.name} ({'category' if c.values else 'date' if c.since else 'number'})" for c in pilot.columns]
         show(f"Inputs: {', '.join(kinds)}. Output: {pilot.roles.target}.")
@@ -214,6 +285,25 @@ def _show_pilot(pilot: Pilot) -> None:
         show(f"Inputs: {count(len(pilot.catalogue), 'item')} with {count(features, 'feature')}.")
     for note in pilot.notes:
         show(f"Note: {note}.")
+
+
+def _about_pilot(drawn: PilotClients) -> str:
+    """What being of the pilot means."""
+    from motet.study.proposal import JOINS
+
+    if drawn.joins:
+        return f"The settings are those of the pilot, {JOINS}"
+    if not drawn.others:
+        return (
+            "The settings are theirs, and everybody may read them. That is all clients of the table, so nobody is left "
+            "to take part: others may send their rows; or --pilot-joins lets the pilot take part."
+        )
+    few = (
+        f" {count(drawn.others, 'client')} are few: --pilot-joins lets the pilot take part too, outside of ε."
+        if drawn.others < FEW_OTHERS
+        else ""
+    )
+    return f"The settings are theirs, and everybody may read them; only the others take part, under ε.{few}"
 
 
 def _show_advice(found: Evaluation, study: Study) -> None:
@@ -230,35 +320,36 @@ def _show_advice(found: Evaluation, study: Study) -> None:
         show("The items only have names: features of the items (--catalogue) let ratings of one tell about others.")
 
 
-def _roles(
-    table: Table,
-    client: str | None,
-    target: str | None,
-    inputs: tuple[str, ...] | None,
-    name: str | None,
-    catalogue: Path | None,
-    units: dict[str, str],
-) -> Roles:
-    """What the columns mean: as options say, or as they are asked for at a terminal."""
-    from motet.study.pilot import Roles, kinds_of, uses_of
+def _asked_columns(table: Table, client: str | None, target: str | None) -> tuple[str, str]:
+    """The columns of clients and outputs: as options say, or as they are asked for at a terminal."""
+    from motet.study.pilot import kinds_of
 
-    kinds = kinds_of(table)
     if sys.stdin.isatty() and (client is None or target is None):
-        listed = "".join(f"\n  {column}: {kind}" for column, kind in kinds.items())
+        listed = "".join(f"\n  {column}: {kind}" for column, kind in kinds_of(table).items())
         sys.stderr.write(f"{table.file} has {count(len(table.rows), 'row')} and the columns{listed}\n")
-    chosen = [
+    return (
         _column(table, "client", "--client", "Which column says whose row it is (patient, user, site)?", client),
         _column(table, "y", "--target", "Which column is to be predicted?", target),
-    ]
+    )
+
+
+def _roles(
+    table: Table, client: str, target: str, inputs: tuple[str, ...] | None, name: str | None, catalogue: Path | None,
+    units: dict[str, str], drawn: PilotClients | None,
+) -> Roles:  # fmt: skip
+    """What the columns mean; what a terminal is asked has defaults from the rows of the pilot."""
+    from motet.study.pilot import Roles, kinds_of, uses_of
+
     if inputs is None and name is None and sys.stdin.isatty():
-        free = [column for column, why_not in uses_of(table, *chosen).items() if not why_not]
+        rows = table if drawn is None else drawn.rows(table, client)
+        free = [column for column, why_not in uses_of(rows, client, target).items() if not why_not]
         question = "Which columns are inputs (separated by commas; or the one column of items' names)"
         answer = _listed(_prompt(question, ",".join(free), str)) or ()
-        name = answer[0] if len(answer) == 1 and kinds.get(answer[0]) == "text" else None
+        name = answer[0] if len(answer) == 1 and kinds_of(rows).get(answer[0]) == "text" else None
         inputs = () if name else answer
     if name is None and catalogue is not None:
         name = "name" if "name" in table.columns else None
-    return Roles(client=chosen[0], target=chosen[1], inputs=inputs or (), name=name, catalogue=catalogue, units=units)
+    return Roles(client=client, target=target, inputs=inputs or (), name=name, catalogue=catalogue, units=units)
 
 
 def _column(table: Table, usual: str, option: str, question: str, given: str | None) -> str:
@@ -419,13 +510,14 @@ def _show_written(file: Path, study: Study) -> None:
     catalogue = study.model.catalogue
     over = f"inputs of {count(study.dimension, 'number')}" if catalogue is None else count(len(catalogue), "item")
     show(f"{file}: a study over {over}, with {'private releases' if study.private else 'releases without noise'}.")
-    show("Its settings are guesses: a table of pilot data finds them (--from TABLE), motet check tells what to expect.")
+    show("Its settings are guesses: a table finds them (--from TABLE), motet check tells what to expect.")
     _show_next(file, study)
 
 
-def _show_next(file: Path, study: Study, data: Path | None = None) -> None:
+def _show_next(file: Path, study: Study, data: Path | None = None, drawn: PilotClients | None = None) -> None:
     by_example, by_release = ("inputs, limits and budget", "the model") if study.private else ("inputs", "the policy")
     show(f"Review it: the first example fixes {by_example}, the first release {by_release}.")
     show(f"Then: motet serve {_quoted(file)}")
-    if data is not None:
-        show(f"Or, with the rows of the table in it: motet serve {_quoted(file)} --data {_quoted(data)}")
+    if data is not None and (drawn is None or drawn.joins or drawn.others):
+        rows = "the table" if drawn is None or drawn.joins else f"the other {drawn.others} clients"
+        show(f"Or, with the rows of {rows} in it: motet serve {_quoted(file)} --data {_quoted(data)}")

@@ -128,8 +128,8 @@ def note(text: str, *, as_json: bool) -> None:
 
 
 def later(erased: bool) -> str:
-    """What to add to the report of a removal whose bytes have not left the server's files yet."""
-    return "" if erased else " Their bytes leave the server's files later, when no program reads the old ones any more."
+    """What to add to the report of a removal of which the server has something left."""
+    return "" if erased else " Their bytes leave the server's files, and a release without noise that has them, later."
 
 
 def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> None:

@@ -21,6 +21,7 @@ import httpx
 
 from motet.client.connection import Connection, pause
 from motet.client.payload import check_id, examples_to_list
+from motet.client.replies import MAX_RELEASE_BYTES
 from motet.client.responses import ExamplePlace, field_of
 from motet.errors import (
     InvalidData,
@@ -122,7 +123,7 @@ class Client:
         """The current release, downloaded only if it is newer than the last one."""
         cached = self._cache.release
         headers = {"If-None-Match": cached[0]} if cached else None
-        response = self._server.request("GET", "/v1/disclosed", headers=headers)
+        response = self._server.request("GET", "/v1/disclosed", headers=headers, max_bytes=MAX_RELEASE_BYTES)
         if response.status_code == 304:
             if cached is None:
                 raise ServerError("GET /v1/disclosed: response 304 (not modified), but no release was downloaded yet")
@@ -272,8 +273,9 @@ class Client:
     def remove(self, id: str) -> bool:
         """Remove the example that has this id.
 
-        True: nothing of it is in the files of the server's database. False: it is deleted and in no release computed
-        later, and its bytes leave the files when no program reads the old ones; or the server's response was lost.
+        True: nothing of it is in the files of the server's database, nor, without noise, in the release that it serves.
+        False: it is deleted and in no release computed later, and leaves the files when no program reads the old ones
+        and the release when the next one is computed; or the server's response was lost.
         """
         return self._removal("DELETE", f"/v1/me/examples/{_path_part(id)}", done=(UnknownExample,))
 

@@ -10,12 +10,25 @@ import os
 import random
 import warnings
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from copy import copy
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 import httpx
 
+from motet.client.network import keeping, paced
+from motet.client.replies import (
+    MAX_JSON_BYTES,
+    MIN_BYTES_PER_SECOND,
+    REPLY_SECONDS,
+    Pace,
+    TooSlow,
+    read_json,
+    read_reply,
+    stream_lines,
+)
 from motet.client.responses import (
     ERROR_BY_CODE,
     Outcome,
@@ -32,6 +45,9 @@ from motet.text import count, printable
 
 MAX_WAIT_SECONDS = 60.0  # that a server may ask for
 MAX_MESSAGE_LETTERS = 600
+MAX_PAGES = 5000  # of a list
+MAX_LIST_BYTES = 2**28  # of all its pages
+MAX_CURSOR_LETTERS = 1000  # of where the next page begins
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that httpx reads
 
 
@@ -78,19 +94,22 @@ class Connection:
         done: tuple[type[MotetError], ...] = (),
         headers: dict[str, str] | None = None,
         timeout: float | None = None,
+        max_bytes: int = MAX_JSON_BYTES,
         **content: Any,
     ) -> httpx.Response:
         """The server's response, unless it is an error.
 
         ``once``: the request must not be carried out twice, so it is repeated only if it cannot have been.
         ``done``: errors that mean success if an earlier attempt may have been carried out and its response was lost.
-        ``timeout``: seconds that a response may take.
+        ``timeout``: seconds that the server may be silent.
+        ``max_bytes``: of a response that is no error.
         """
         if timeout is not None:
             content["extensions"] = {"timeout": self._timeouts(timeout).as_dict()}
+        pace = partial(Pace, self._http.timeout.read if timeout is None else timeout)
         attempt, perhaps_done = 1, False
         while True:
-            outcome = self._try(method, path, headers or {}, content)
+            outcome = self._try(method, path, headers or {}, content, max_bytes, pace())
             if isinstance(outcome, httpx.Response) and not is_transient(outcome):
                 return self._successful(outcome, done if perhaps_done else ())
             perhaps_done = perhaps_done or may_be_done(outcome)
@@ -102,67 +121,100 @@ class Connection:
 
     def request_json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """``request`` for a response that is a JSON object."""
-        response = self.request(method, path, **options)
-        try:
-            body = response.json()
-        except (ValueError, RecursionError):
-            body = None
-        if not isinstance(body, dict):
-            raise ServerError(f"{method} {path}: expected a JSON object; is {self.url} a Motet server?")
-        return body
+        return self._json(f"{method} {path}", self.request(method, path, **options))
 
     def pages(self, path: str, name: str) -> Iterator[dict[str, Any]]:
-        """All entries of a list that comes in pages."""
-        after = None
+        """All entries of a list that comes in pages; a list without an end is refused."""
+        call, after, cursors, size = f"GET {path}", None, set[str](), 0
         while True:
-            page = self.request_json("GET", path, params=None if after is None else {"after": after})
-            yield from field_of(page, name, list)
-            if page.get("next") is None:
+            response = self.request("GET", path, params=None if after is None else {"after": after})
+            page = self._json(call, response)
+            entries, after, size = field_of(page, name, list), page.get("next"), size + len(response.content)
+            yield from entries
+            if after is None:
                 return
-            if page["next"] == after:
-                raise ServerError(f"GET {path}: the page after {after!r:.60} is the same again")
-            after = page["next"]
+            if not isinstance(after, str) or len(after) > MAX_CURSOR_LETTERS:
+                raise ServerError(f"{call}: expected the next page's beginning as a short text, got {after!r:.60}")
+            if after in cursors or not entries:
+                raise ServerError(f"{call}: expected a page after {after!r:.60}, got the same again or none")
+            cursors.add(after)
+            if len(cursors) >= MAX_PAGES or size > MAX_LIST_BYTES:
+                limits = f"{MAX_PAGES:,} pages and {MAX_LIST_BYTES:,} bytes"
+                raise ServerError(
+                    f"{call}: expected a list of at most {limits}, got more; is {self.url} a Motet server?"
+                )
 
     def events(self, path: str, name: str, *, silence: float) -> Generator[None, None, None]:
         """Yields when a stream of server-sent events is open, and at each event of that name, until it is lost.
 
         A stream without any line for ``silence`` seconds counts as lost. A stream that is refused raises.
         """
-        headers, timeouts = self._with_token({"Accept": "text/event-stream"}), self._timeouts(silence)
+        headers = self._headers({"Accept": "text/event-stream", "Accept-Encoding": "identity"})
+        request = self._http.build_request("GET", self.url + path, headers=headers, timeout=self._timeouts(silence))
+        pace = Pace(silence)  # until it is open
         try:
-            with self._http.stream("GET", self.url + path, headers=headers, timeout=timeouts) as response:
+            with keeping(pace):
+                response = self._http.send(request, stream=True)
+            with closing(response):
                 if is_transient(response):
                     return
-                self._successful(response)
+                if not response.is_success:
+                    with keeping(pace):
+                        raise self._error(read_reply(response, 0, pace))
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     raise ServerError(f"GET {path}: expected a stream of events")
                 yield
-                for event in event_names(response.iter_lines()):
+                for event in event_names(stream_lines(response, silence)):
                     if event == name:
                         yield
         except httpx.RequestError:
             return
 
-    def _try(self, method: str, path: str, headers: dict[str, str], content: dict[str, Any]) -> Outcome:
+    def _try(
+        self, method: str, path: str, headers: dict[str, str], content: dict[str, Any], max_bytes: int, pace: Pace
+    ) -> Outcome:
+        call = f"{method} {path}"
         try:
-            return self._http.request(method, self.url + path, headers=self._with_token(headers), **content)
+            with (
+                keeping(pace),
+                self._http.stream(method, self.url + path, headers=self._headers(headers), **content) as response,
+            ):
+                return read_reply(response, max_bytes, pace)
+        except ServerError as error:
+            raise error.reworded(f"{call}: {error}") from None
         except httpx.TransportError as error:
+            if isinstance(error, TooSlow) or pace.seconds_left <= 0:
+                raise self._slow(call, pace, method != "GET") from None
             return error
         except httpx.RequestError as error:
-            raise ServerError(f"{method} {path}: {type(error).__name__}; is {self.url} a Motet server?") from None
+            raise ServerError(f"{call}: {type(error).__name__}; is {self.url} a Motet server?") from None
+
+    def _slow(self, call: str, pace: Pace, perhaps_done: bool) -> Unreachable:
+        rate = f"{REPLY_SECONDS:g} s and the time-out, or {MIN_BYTES_PER_SECOND:,} bytes a second"
+        advice = "it may have been carried out: check before you repeat it" if perhaps_done else "check the network"
+        return Unreachable(f"{call}: expected the whole reply within {rate}, got {pace.bytes:,} bytes; {advice}")
+
+    def _json(self, call: str, response: httpx.Response) -> dict[str, Any]:
+        try:
+            body = read_json(response.content)
+        except ValueError as error:
+            raise ServerError(f"{call}: expected a JSON object, got {error}; is {self.url} a Motet server?") from None
+        if not isinstance(body, dict):
+            raise ServerError(f"{call}: expected a JSON object; is {self.url} a Motet server?")
+        return body
 
     def _timeouts(self, read: float) -> httpx.Timeout:
         """The usual time-outs, except for how long the server may be silent."""
         usual = self._http.timeout
         return httpx.Timeout(connect=usual.connect, read=read, write=usual.write, pool=usual.pool)
 
-    def _with_token(self, headers: dict[str, str]) -> dict[str, str]:
-        return headers | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Accept-Encoding": "gzip"} | headers | token  # the one encoding that is unpacked within bounds
 
     def _successful(self, response: httpx.Response, done: tuple[type[MotetError], ...] = ()) -> httpx.Response:
         if response.is_success or response.status_code == 304:
             return response
-        response.read()
         error = self._error(response)
         if isinstance(error, done):
             return response
@@ -247,7 +299,7 @@ def _is_this_machine(host: str) -> bool:
 
 def _http(timeout: float) -> httpx.Client:
     try:
-        return httpx.Client(timeout=timeout)
+        return paced(httpx.Client(timeout=timeout))
     except OSError as error:  # it reads the authorities that it trusts
         files = [f"{name}={value}" for name in CERTIFICATES if (value := os.environ.get(name))]
         got = f"{' '.join(files)}: {error.strerror or error}"

@@ -73,9 +73,9 @@ def read_examples(path: Path, layout: Layout, only: str | None = None, *, may_be
     return _examples(table, layout)
 
 
-def read_clients(path: Path, layout: Layout, *, may_be_empty: bool = False) -> dict[str, Examples]:
+def read_clients(path: Path | Table, layout: Layout, *, may_be_empty: bool = False) -> dict[str, Examples]:
     """Examples of every client of a table."""
-    table = read(path, may_be_empty=may_be_empty)
+    table = path if isinstance(path, Table) else read(path, may_be_empty=may_be_empty)
     layout = layout.of_table(table)
     table = _complete(table, layout, layout.needed(table, client=True, target=True), may_be_empty=may_be_empty)
     return {client: _examples(table.only(rows), layout) for client, rows in table.groups(layout.client).items()}

@@ -24,6 +24,7 @@ from motet.kernels import ConstantKernel, DotProduct, Identity, Kernel, Linear, 
 from motet.learning.defaults import MAX_GROWING_INPUTS
 from motet.learning.frames import columns_of, complete_rows
 from motet.model.basis import Landmarks
+from motet.model.dates import orders_of
 from motet.text import first_few, suggestion
 
 Group: TypeAlias = tuple[str, ...]  # the columns whose values, together, name a level
@@ -152,6 +153,7 @@ class Formula:
         for term in terms:
             _check_group(term, frame)
         variables = _variables([fixed_part, *(term.effects for term in terms)], frame)
+        _check_dates(variables, text, frame)
         groups = [name for term in terms for name in term.group]
         complete = _complete(frame, list(dict.fromkeys([*_variables([outcome], frame), *variables, *groups])))
         frame = frame.iloc[complete]
@@ -259,6 +261,17 @@ def _check_group(term: Term, frame: Any) -> None:
             raise InvalidData(
                 f"{term} is grouped by {name!r}, which is no column of the data: these have {first_few(names)}"
                 f"{suggestion(name, names)}"
+            )
+
+
+def _check_dates(variables: list[str], text: str, frame: Any) -> None:
+    """Raises if dates are text, which would be a category of which every day is a value; C(date) asks for that."""
+    for name in variables:
+        cells = [] if frame[name].dtype.kind in "biufcmM" else frame[name].dropna().tolist()
+        if cells and f"C({name}" not in text and orders_of(cells):
+            raise InvalidData(
+                f"expected numbers or a category in {name!r}, got dates such as {cells[0]!s:.30}; convert them, for "
+                "example to days since the first (pandas.to_datetime reads them; say dayfirst)"
             )
 
 

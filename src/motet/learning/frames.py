@@ -6,15 +6,16 @@ scikit-learn turns a frame into an array and forgets which column is which; what
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from motet.arrays import Index
+from motet.arrays import Array, Index, outliers
 from motet.errors import EmptyData, InvalidData
-from motet.text import first_few, suggestion
+from motet.model.dates import orders_of
+from motet.text import MAX_NAMES, first_few, suggestion
 
 
 def columns_of(X: Any) -> list[Hashable]:
@@ -58,9 +59,10 @@ def _check_numbers(values: Any, column: Hashable) -> None:
     if getattr(values.dtype, "kind", "O") in "biufc":
         return
     array = np.asarray(values)
-    if array.dtype.kind in "mM":
+    if array.dtype.kind in "mM" or (len(array) and orders_of(array[: 2 * MAX_NAMES].tolist())):
+        form = values.dtype if array.dtype.kind in "mM" else f"such as {array[0]}"
         raise InvalidData(
-            f"expected numbers in the column {column!r}, got dates or times ({values.dtype}); convert them, "
+            f"expected numbers in the column {column!r}, got dates or times ({form}); convert them, "
             "for example to hours since the first"
         )
     for value in array.tolist() if array.dtype.kind not in "biufc" else ():
@@ -87,6 +89,23 @@ def complete_rows(
         dropped = f"{left_out} of {len(missing)} rows have missing values and are left out: {listed}"
         warnings.warn(dropped, UserWarning, stacklevel=5)
     return complete
+
+
+def warn_of_outliers(columns: Mapping[str, Array], rows: Index) -> None:
+    """A warning for each column in which a few numbers are so far from all others that they decide every setting.
+
+    ``rows`` are the numbers of the rows; the warning is of the line that called ``fit``, three calls above.
+    """
+    for name, numbers in columns.items():
+        far, spread = outliers(numbers)
+        if len(far):
+            size = abs(numbers[far[0]] - np.median(numbers)) / spread
+            warnings.warn(
+                f"row {rows[far[0]]}, {name} {numbers[far[0]]:g}: {size:.1g} times the spread of the others, so it "
+                "decides all that is fitted; correct it, or leave the row out",
+                UserWarning,
+                stacklevel=5,
+            )
 
 
 def missing_outputs(y: Any) -> NDArray[np.bool_]:

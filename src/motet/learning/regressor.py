@@ -28,7 +28,14 @@ from motet.learning.effects import fixed_effects, random_effects
 from motet.learning.engine import Engine, labels_of
 from motet.learning.evidence import Method
 from motet.learning.formula import SETTLED, Formula
-from motet.learning.frames import check_inputs, columns_of, complete_rows, missing_outputs, split_tasks
+from motet.learning.frames import (
+    check_inputs,
+    columns_of,
+    complete_rows,
+    missing_outputs,
+    split_tasks,
+    warn_of_outliers,
+)
 from motet.learning.profiles import Profile, profile
 from motet.learning.residuals import LeaveOut, diagnostics, leave_out
 from motet.learning.results import Results
@@ -282,6 +289,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         kept = complete[weighted[complete]]
         if len(kept) < len(X):
             X, y, noise, labels = X[kept], y[kept], noise[kept], [labels[i] for i in kept]
+        if reset:
+            warn_of_outliers({**dict(zip(self._names, X.T)), "y": y}, kept)
         return Rows(labels, X, y, noise, task is None)
 
     def _model(self, rows: Rows) -> Model:

@@ -8,33 +8,33 @@ are matched by name, so their order does not matter, and whatever is unknown, mi
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from motet.arrays import MAX_MAGNITUDE, Array, finite_number
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.files import cell_number, cell_text, is_missing
+from motet.model.dates import ORDERS, DateOrder, days_since, iso_date
 from motet.text import alternatives, brief, first_few, suggestion
 
 MAX_VALUES = 100  # of a category
 MAX_NAME_LETTERS = 100
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-ONE_DAY = timedelta(days=1)
-DATE_LETTERS = 10
-ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T].*")
 MAX_SINH = 700.0  # above, a double has no hyperbolic sine
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """A column of numbers; of a category, if it has ``values``; or of dates, in days ``since`` one.
+
+    ``order`` is that of dates in tables: "day first" reads 31.12.2020, "month first" 12/31/2020; those with the year
+    first are read as well, and only those without an order.
 
     A number x with ``log_above`` = w is read as asinh(x / w): by its logarithm if |x| is above w, nearly as x / w
     below; so zeros and negative numbers are read too.
@@ -48,6 +48,7 @@ class Column:
     unit: str = ""
     values: tuple[str, ...] = ()
     since: date | None = None
+    order: DateOrder = ""
     log_above: float | None = None
     quantiles: tuple[float, ...] = ()
 
@@ -70,7 +71,7 @@ class Column:
             if text in self.place_of:
                 return self.place_of[text]
             raise InvalidData(f"expected {self.expected}, got {brief(text)}{suggestion(text, self.values)}")
-        number = cell_number(cell) if self.since is None else days_since(cell, self.since)
+        number = cell_number(cell) if self.since is None else days_since(cell, self.since, self.order)
         if number is None:
             raise InvalidData(f"expected {self.expected}, got {brief(cell)}")
         return self.encoded(number)
@@ -93,7 +94,8 @@ class Column:
         """What its cells are, in words."""
         if self.values:
             return alternatives(*self.values) if len(self.values) <= 5 else f"one of {first_few(self.values)}"
-        return self.kind if self.since is None else f"{self.kind} such as 2024-03-01"
+        form = {"": "", "day first": " or 1.3.2024", "month first": " or 3/1/2024"}[self.order]
+        return self.kind if self.since is None else f"{self.kind} such as 2024-03-01{form}"
 
     @property
     def kind(self) -> str:
@@ -123,6 +125,7 @@ class Column:
             "unit": self.unit,
             "values": list(self.values),
             "since": None if self.since is None else self.since.isoformat(),
+            "order": self.order,
             "log_above": self.log_above,
             "quantiles": [self.cell(one) for one in self.quantiles],
         }
@@ -141,7 +144,9 @@ class Column:
         if values and "since" in spec:
             raise InvalidModel("expected values, for a category, or since, for dates, got both", where="since")
         since = _date(spec["since"]) if "since" in spec else None
-        column = cls(name=name, unit=unit, values=_values(values), since=since)
+        column = cls(
+            name=name, unit=unit, values=_values(values), since=since, order=_order(spec.get("order", ""), since)
+        )
         column = replace(column, log_above=_log_above(spec["log_above"], column) if "log_above" in spec else None)
         column = replace(column, bounds=_bounds(spec.get("bounds"), column))
         return replace(column, quantiles=_quantiles(spec["quantiles"], column) if "quantiles" in spec else ())
@@ -316,39 +321,6 @@ def doubled(name: str) -> InvalidData:
 # --- cells ---
 
 
-def days_since(cell: Any, since: date) -> float | None:
-    """A date, or a time in ISO 8601, in days; times with a zone are taken in UTC. None if it is no date."""
-    if isinstance(cell, np.datetime64):
-        cell = cell.astype("datetime64[us]").item()
-    if isinstance(cell, str):
-        cell = _date_or_time(cell.strip())
-    if isinstance(cell, datetime):
-        if cell != cell:  # pandas' missing time
-            return None
-        try:
-            cell = cell.astimezone(UTC).replace(tzinfo=None) if cell.tzinfo is not None else cell
-        except OverflowError:  # in UTC it is before the year 1, or after 9999
-            return None
-        return (cell - datetime(since.year, since.month, since.day)) / ONE_DAY
-    return float((cell - since).days) if isinstance(cell, date) else None
-
-
-def _date_or_time(text: str) -> date | None:
-    """Of a text in ISO 8601 with hyphens; the other forms of that norm look like numbers."""
-    try:
-        if len(text) == DATE_LETTERS and text[4] == text[7] == "-":
-            return date.fromisoformat(text)
-        return datetime.fromisoformat(text) if ISO_TIME.fullmatch(text) else None
-    except ValueError:
-        return None
-
-
-def iso_date(days: float, since: date) -> str:
-    """A date, with a time unless it is a whole day."""
-    moment = datetime(since.year, since.month, since.day) + timedelta(seconds=round(86_400 * days))
-    return moment.date().isoformat() if moment.time() == datetime.min.time() else moment.isoformat()
-
-
 def _numbers(column: Column, cells: Any) -> Array:
     """A column of a frame."""
     array = np.asarray(cells)
@@ -390,6 +362,13 @@ def _date(value: Any) -> date:
     if day is None:
         raise InvalidModel(f'expected a date such as "2024-01-01", got {brief(value)}', where="since")
     return date(2000, 1, 1) + timedelta(days=int(day // 1))
+
+
+def _order(value: Any, since: date | None) -> DateOrder:
+    if value not in ORDERS or (value and since is None):
+        wanted = f"{alternatives(*ORDERS[1:])}, of a column of dates"
+        raise InvalidModel(f"expected {wanted}, got {brief(value)}", where="order")
+    return cast(DateOrder, value)
 
 
 def _log_above(value: Any, column: Column) -> float:

@@ -143,6 +143,10 @@ individual = {{ kernel = "dot_product", sigma_0 = 0.0 }}
 catalogue = "artists.csv"
 normalise = true
 
+[output]
+name = "rating"
+scale = [-3.0, 3.0, 0.1]
+
 [basis]
 kind = "eigen"
 rank = 80

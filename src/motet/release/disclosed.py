@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, as_bytes, frozen, is_finite, is_whole_number, match, outputs
+from motet.arrays import MAX_COLUMNS, MAX_MAGNITUDE, Array, as_bytes, frozen, is_finite, is_whole_number, match, outputs
 from motet.errors import InvalidData, InvalidRelease, NotFinite, StaleRelease
+from motet.files import file_bytes
 from motet.kernels import check_dimension
 from motet.linalg import blas_limit
 from motet.model.basis import Basis
@@ -26,10 +27,11 @@ from motet.model.model import Model
 from motet.model.tasks import Inverse, Shift, Task
 from motet.release.coefficients import Coefficients
 from motet.release.estimates import feature_variance, task_coefficients, task_mean, task_variance
-from motet.release.file import checksum, pack, unpack
+from motet.release.file import MAX_FILE_BYTES, checksum, pack, unpack
 from motet.release.posterior import Factor, Posterior
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
+MAX_VERSION = 2**53  # which every reader of JSON has exactly
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")
 
 
@@ -164,16 +166,20 @@ class Disclosed:
     # --- the file ---
 
     @property
+    def _scales(self) -> dict[str, float | None]:
+        """σ² and the noise's, as they are written: a σ² that too few examples leave open is null."""
+        is_open = isinstance(self.sigma2, float) and not math.isfinite(self.sigma2)
+        return {"sigma2": None if is_open else self.sigma2, "noise_scale": self.noise_scale}
+
+    @property
     def _header(self) -> dict[str, Any]:
-        finite = self.sigma2 is not None and math.isfinite(self.sigma2)
         # Files of private releases, and of a basis that misses nothing, are as they always were.
         in_tasks = self._has_missed_in_tasks and self.policy == "exact"
         return {
             **({"missed": "in tasks"} if in_tasks else {}),
             "version": self.version,
             "policy": self.policy,
-            "sigma2": self.sigma2 if finite else None,
-            "noise_scale": self.noise_scale,
+            **self._scales,
             "catalogue": None if self.model.catalogue is None else self.model.catalogue.digest,
             "model": self.model.to_spec(),
         }
@@ -207,15 +213,16 @@ class Disclosed:
 
     def check(self) -> None:
         """Raises unless arrays and settings are those of some release of this model."""
-        _expect(
-            isinstance(self.version, int) and self.version >= 0, f"a version that is a number, got {self.version!r}"
-        )
-        _expect(self.policy in ("exact", "private"), f"a policy exact or private, got {self.policy!r}")
-        for name in ("sigma2", "noise_scale"):
-            value = getattr(self, name)
-            _expect(value is None or (isinstance(value, float) and value >= 0), f"{name} as a number, got {value!r}")
+        version = self.version
+        is_version = is_whole_number(version) and 0 <= version <= MAX_VERSION
+        _expect(is_version, f"a version from 0 to {MAX_VERSION}, got {_shown(version)}")
+        _expect(self.policy in ("exact", "private"), f"a policy exact or private, got {self.policy!r:.60}")
+        for name, value in self._scales.items():
+            is_number = isinstance(value, float) and 0 <= value < MAX_MAGNITUDE
+            _expect(value is None or is_number, f"{name} as a number, got {_shown(value)}")
         _expect(self.landmarks.ndim == self.redundant.ndim == self.A.ndim == 2, "tables of landmarks and features")
         p = self.dimension
+        _expect(1 <= p <= MAX_COLUMNS, f"inputs of 1 to {MAX_COLUMNS:,} columns, got {p:,}")
         self.model.check_dimension(p)
         k = len(self.basis.prior)
         _expect(self.A.shape[1] == self.basis.width, "features that fit the landmarks")
@@ -229,7 +236,12 @@ class Disclosed:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Disclosed:
-        return cls.from_bytes(Path(path).read_bytes())
+        return cls.from_bytes(file_bytes(Path(path), MAX_FILE_BYTES))
+
+
+def _shown(value: Any) -> str:
+    """A value from a header; a whole number of many digits cannot even be written."""
+    return "a very large number" if isinstance(value, int) and abs(value) > MAX_VERSION else f"{value!r:.60}"
 
 
 def _expect(holds: bool, what: str) -> None:

@@ -19,6 +19,7 @@ from motet.arrays import Array
 from motet.errors import InvalidRelease
 
 FORMAT = 1
+MAX_FILE_BYTES = 2**29  # a release with 8,000 weights
 
 
 def checksum(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -38,24 +38,12 @@ from motet.errors import (
     Unreachable,
     Unusable,
 )
-from motet.server import routes
+from motet.server import answers, document, routes
 from motet.server.auth import DOWNLOADER, OPERATOR
-from motet.server.bodies import schemas
 from motet.server.refusals import HEADERS, NOT_STORED, error_response
 from motet.server.service import Service
+from motet.server.streams import EventStream
 from motet.study.study import Study
-
-
-class ErrorFields(BaseModel):
-    code: str
-    message: str
-    where: str | None
-
-
-class ErrorBody(BaseModel):
-    """The one format of every error."""
-
-    error: ErrorFields
 
 
 class Route(NamedTuple):
@@ -63,6 +51,7 @@ class Route(NamedTuple):
     path: str
     handler: Callable[..., Awaitable[Any]]
     caller: Literal["anyone", "downloader", "client", "operator"]
+    answer: type[BaseModel] | str | None  # a type of JSON, or a media type; None for what is not in the document
 
 
 STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
@@ -86,32 +75,40 @@ STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
     MotetError: 503,
 }
 ROUTES = [  # Starlette searches in this order: the busiest route first
-    Route("POST", "/v1/examples", routes.send, "client"),
-    Route("GET", "/", routes.home, "anyone"),
-    Route("GET", "/web/{name}", routes.asset, "anyone"),
-    Route("GET", "/web/core/{name}", routes.asset, "anyone"),
-    Route("GET", "/docs", routes.docs, "anyone"),
-    Route("GET", "/healthz", routes.liveness, "anyone"),
-    Route("GET", "/readyz", routes.readiness, "anyone"),
-    Route("GET", "/v1/study", routes.study, "anyone"),
-    Route("GET", "/v1/disclosed", routes.disclosed, "downloader"),
-    Route("GET", "/v1/stream", routes.stream, "downloader"),
-    Route("GET", "/v1/me", routes.about_me, "client"),
-    Route("DELETE", "/v1/me", routes.forget_me, "client"),
-    Route("GET", "/v1/me/examples", routes.my_examples, "client"),
-    Route("GET", "/v1/me/coefficients", routes.my_coefficients, "client"),
-    Route("PUT", "/v1/me/examples/{id}", routes.replace_example, "client"),
-    Route("DELETE", "/v1/me/examples/{id}", routes.remove_example, "client"),
-    Route("POST", "/v1/clients", routes.enroll, "operator"),
-    Route("GET", "/v1/clients", routes.list_clients, "operator"),
-    Route("GET", "/v1/clients/figures", routes.figures, "operator"),
-    Route("DELETE", "/v1/clients/{id}", routes.remove_client, "operator"),
-    Route("POST", "/v1/clients/{id}/token", routes.rotate, "operator"),
-    Route("GET", "/v1/releases", routes.list_releases, "operator"),
-    Route("POST", "/v1/releases", routes.release_now, "operator"),
-    Route("GET", "/v1/refusals", routes.refusals, "operator"),
-    Route("GET", "/metrics", routes.metrics, "operator"),
+    Route("POST", "/v1/examples", routes.send, "client", answers.Sent),
+    Route("GET", "/", routes.home, "anyone", None),
+    Route("GET", "/web/{name}", routes.asset, "anyone", None),
+    Route("GET", "/web/core/{name}", routes.asset, "anyone", None),
+    Route("GET", "/docs", routes.docs, "anyone", None),
+    Route("GET", "/openapi.json", routes.openapi, "anyone", None),
+    Route("GET", "/healthz", routes.liveness, "anyone", answers.Health),
+    Route("GET", "/readyz", routes.readiness, "anyone", answers.Health),
+    Route("GET", "/v1/study", routes.study, "anyone", answers.StudyFacts),
+    Route("GET", "/v1/disclosed", routes.disclosed, "downloader", routes.RELEASE_TYPE),
+    Route("GET", "/v1/stream", routes.stream, "downloader", EventStream.media_type),
+    Route("GET", "/v1/me", routes.about_me, "client", answers.AboutMe),
+    Route("DELETE", "/v1/me", routes.forget_me, "client", answers.ForgottenMe),
+    Route("GET", "/v1/me/examples", routes.my_examples, "client", answers.ExamplePage),
+    Route("GET", "/v1/me/coefficients", routes.my_coefficients, "client", answers.OwnCoefficients),
+    Route("PUT", "/v1/me/examples/{id}", routes.replace_example, "client", answers.ChangedExample),
+    Route("DELETE", "/v1/me/examples/{id}", routes.remove_example, "client", answers.ChangedExample),
+    Route("POST", "/v1/clients", routes.enroll, "operator", answers.NewClientList),
+    Route("GET", "/v1/clients", routes.list_clients, "operator", answers.ClientPage),
+    Route("GET", "/v1/clients/figures", routes.figures, "operator", answers.Figures),
+    Route("DELETE", "/v1/clients/{id}", routes.remove_client, "operator", answers.RemovedClient),
+    Route("POST", "/v1/clients/{id}/token", routes.rotate, "operator", answers.NewToken),
+    Route("GET", "/v1/releases", routes.list_releases, "operator", answers.ReleasePage),
+    Route("POST", "/v1/releases", routes.release_now, "operator", answers.ReleaseVersion),
+    Route("GET", "/v1/refusals", routes.refusals, "operator", answers.RefusalPage),
+    Route("GET", "/metrics", routes.metrics, "operator", "text/plain"),
 ]
+PUBLIC = {"/", "/docs", "/openapi.json", "/v1/study"}  # read by anyone as often as they like, so one at a time
+CROWDED = error_response(
+    503,
+    "busy",
+    "your address has as many requests under way as one may have: try again in a second",
+    headers={"Retry-After": "1"},
+)
 # A client's routes have their guard as an argument of the handler: they need to know which client calls.
 GUARDS: dict[str, list[Any]] = {"anyone": [], "client": [], "downloader": DOWNLOADER, "operator": OPERATOR}
 
@@ -131,13 +128,15 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
             service.writer.close()
             service.store.close()
 
-    errors: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody, "description": "Refused."}}
     app = FastAPI(
         title=study.name,
         version="1",
         lifespan=lifespan,
-        responses=errors,
-        docs_url=None,  # FastAPI's own pages would fetch scripts from other sites
+        responses=document.REFUSALS,
+        openapi_tags=[{"name": name, "description": text} for name, text in document.TAGS.items()],
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,  # FastAPI would encode it for each reader
+        docs_url=None,  # its own pages would fetch scripts from other sites
         redoc_url=None,
         redirect_slashes=False,  # to an address that the caller's Host has, not ours
         # A variable in the environment would make FastAPI send every path, ids included, to a collector.
@@ -145,17 +144,21 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     )
     for kind in (MotetError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _error_response)
-    for method, path, handler, caller in ROUTES:
+    for method, path, handler, caller, answer in ROUTES:
         app.router.add_api_route(
             path,
             handler,
             methods=[method],
             dependencies=GUARDS[caller],
-            responses=routes.REMOVAL_RESPONSES if handler in routes.REMOVALS else {},
+            tags=[document.tag(caller, path)],
+            response_model=None,
+            response_class=Response if isinstance(answer, str) else JSONResponse,
+            responses=document.responses(answer, removes=handler in routes.REMOVALS) if answer else {},
+            include_in_schema=answer is not None,
             openapi_extra={"x-caller": caller},
             route_class_override=routes.DirectRoute if handler is routes.send else APIRoute,
         )
-    _describe_bodies(app, study)
+    document.complete(app, study)
     if study.server.origins:
         origins = list(study.server.origins)
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["Authorization"])
@@ -163,17 +166,8 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
     return app
 
 
-def _describe_bodies(app: FastAPI, study: Study) -> None:
-    """Add bodies to the OpenAPI document, each with an example that this study accepts."""
-    document = app.openapi()
-    document["components"]["schemas"] |= schemas(study)
-    for path, method, kind, example in routes.example_bodies(study):
-        content = {"schema": {"$ref": f"#/components/schemas/{kind}"}, "example": example}
-        document["paths"][path][method]["requestBody"] = {"content": {"application/json": content}, "required": True}
-
-
 class Gate:
-    """Middleware around the whole application: refuses bodies that are too large, adds headers, and measures.
+    """Middleware around the whole application: refuses what is too large or too much, adds headers, and measures.
 
     Plain ASGI, because Starlette's decorators would take as long as the rest of a request.
     """
@@ -197,15 +191,23 @@ class Gate:
                 message["headers"] = [*headers, *(pair for pair in (*HEADERS, NOT_STORED) if pair[0] not in own)]
             await send(message)
 
+        address = scope["client"][0] if scope.get("client") else ""
+        admitted = service.under_way.begin(address)
         try:
-            refusal = _body_refusal(Headers(scope=scope), service.study.server.max_body)
+            refusal = _refusal(Headers(scope=scope), service.study.server.max_body) if admitted else CROWDED
+            if scope["path"] in PUBLIC:
+                await service.readers.passed()
             await (refusal or self._app)(scope, receive, send_and_note)
         finally:
+            if admitted:
+                service.under_way.end(address)
             service.metrics.count_request(scope, status, time.perf_counter() - start)
 
 
-def _body_refusal(headers: Headers, max_bytes: int) -> JSONResponse | None:
-    """The response to a body that is too large, has no length, or would not be read."""
+def _refusal(headers: Headers, max_bytes: int) -> JSONResponse | None:
+    """The response to two tokens, or to a body that is too large, has no length, or would not be read."""
+    if len(headers.getlist("authorization")) > 1:  # a proxy may have looked at another one than we would
+        return error_response(400, "http_400", "expected one header Authorization, got several: send one token")
     length, encoded = headers.get("content-length", "0"), "transfer-encoding" in headers
     if "upgrade" in headers and (encoded or length != "0"):  # the parser takes the body for another protocol's
         message = "this server speaks HTTP/1.1: send bodies without the header Upgrade"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends, Header, Request
 from starlette.exceptions import HTTPException
@@ -15,7 +15,8 @@ from motet.store.clients import hash_token, require_token
 from motet.store.store import Connection
 from motet.store.writer import Command
 
-Authorization = Annotated[str | None, Header()]
+T = TypeVar("T")
+Authorization = Annotated[str | None, Header(include_in_schema=False)]  # the document has it as a scheme
 
 
 class Caller(NamedTuple):
@@ -33,6 +34,10 @@ class Caller(NamedTuple):
             return command(connection)
 
         return run
+
+    async def read(self, command: Callable[[Connection], T]) -> T:
+        """What a client reads of itself, at a moment at which its token is valid."""
+        return await self.service.read_for(self.token, command)
 
 
 async def service_of(request: Request) -> Service:
@@ -54,12 +59,15 @@ async def require_operator(request: Request, authorization: Authorization = None
         await service.check_operator(token)
 
 
-async def require_downloader(request: Request, authorization: Authorization = None) -> None:
-    """Anyone, or any holder of a token if the study gives its releases to clients only."""
+async def require_downloader(request: Request, authorization: Authorization = None) -> str | None:
+    """Anyone; or any holder of a token if the study gives its releases to clients only: then the token's hash."""
     service = await service_of(request)
-    if service.study.server.download == "clients":
-        with suppress(Forbidden), _braked(request, service, token := _token(authorization)):
-            await service.check_operator(token)
+    if service.study.server.download != "clients":
+        return None
+    await service.keep_up()  # another server may have withdrawn the token
+    with suppress(Forbidden), _braked(request, service, token := _token(authorization)):
+        await service.check_operator(token)
+    return hash_token(token or "")
 
 
 @contextmanager
@@ -85,4 +93,5 @@ def _token(authorization: str | None) -> str | None:
 
 ServiceDep = Annotated[Service, Depends(service_of)]
 CallerDep = Annotated[Caller, Depends(client_caller)]
+TokenDep = Annotated[str | None, Depends(require_downloader)]
 OPERATOR, DOWNLOADER = [Depends(require_operator)], [Depends(require_downloader)]

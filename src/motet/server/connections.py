@@ -43,11 +43,13 @@ BODY_BYTES_PER_SECOND = 8192  # and for each of its bytes: a slower sender is cu
 WRITE_SECONDS = 60.0  # for a part of a response, about 100 kB, to be read
 EVICTION_SECONDS = 1.0  # after which a connection without a head may have to make room
 ACCEPTS_AT_ONCE, ENDS_AT_ONCE = 8, 25  # before other work goes on
+GRACE_SHARE = 0.8  # of the time that a stop gives to requests; what is left is for their handlers to end
 RESERVED_DESCRIPTORS = 256  # for database files, logs and processes
 LOG_SECONDS = 10.0  # between two lines of one kind
 OVERLOAD = raw_error(
     503, "busy", "the server has as many connections as it can take now: try again in a second", (b"retry-after", b"1")
 )
+LONG_HEAD = f"expected a head of at most {MAX_HEAD_BYTES} bytes"
 NO_LINGER = struct.pack("ii", 1, 0)
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -88,6 +90,17 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
+class Proxies:
+    """Addresses that speak for many others, and so have no limit of their own."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._networks = [ipaddress.ip_network(address) for address in addresses]
+
+    def __contains__(self, address: object) -> bool:
+        parsed = _parsed(str(address))
+        return parsed is not None and any(parsed in proxy for proxy in self._networks)
+
+
 # --- the listening socket ---
 
 
@@ -117,7 +130,7 @@ class Listener(socket.socket):
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._limit, self._limit_per_address, self._tls = limit, limit_per_address, tls
-        self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._proxies = Proxies(proxies)
         self._open: Counter[str] = Counter()  # by network
         self.handshakes: dict[int, tuple[float, Accepted]] = {}  # of TLS, by descriptor, the oldest first
         self._count = self._accepts = 0
@@ -152,7 +165,7 @@ class Listener(socket.socket):
         super().close()
 
     def _admits(self, address: str) -> bool:
-        if self._open[network(address)] >= self._limit_per_address and not self._is_proxy(address):
+        if self._open[network(address)] >= self._limit_per_address and address not in self._proxies:
             return False
         return self._count < self._limit or self._end_handshake() or self.evict()
 
@@ -165,10 +178,6 @@ class Listener(socket.socket):
         with suppress(OSError):
             accepted.shutdown(socket.SHUT_RDWR)  # the event loop then closes it
         return True
-
-    def _is_proxy(self, address: str) -> bool:
-        parsed = _parsed(address)
-        return parsed is not None and any(parsed in proxy for proxy in self._proxies)
 
     def _admitted(self, connection: socket.socket, whom: str) -> Accepted:
         accepted = Accepted(connection.family, connection.type, connection.proto, fileno=connection.detach())
@@ -232,7 +241,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._head_bytes = 0  # of this request so far
+        self._head_bytes = 0  # received of a head that may not have ended
+        self._field_bytes = 0  # of this request's head, as far as it is parsed
         self._part: Literal["head", "body"] | None = None  # of a request that is being received
         self._read_deadline = self._write_deadline = math.inf
 
@@ -249,13 +259,19 @@ class BoundedConnection(HttpToolsProtocol):
         self.server_state.waiting.pop(self, None)
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """At a stop of the server: a response without a length would not end by itself."""
+        super().shutdown()
+        if self._is_busy and self.cycle.chunked_encoding:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
         if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(431, f"expected a head of at most {MAX_HEAD_BYTES} bytes")
+            self._refuse(431, LONG_HEAD)
         elif self._part == "body" and not self.cycle.response_complete:
             self.flow.pause_reading()  # until the application wants the body, or has answered without it
 
@@ -264,13 +280,24 @@ class BoundedConnection(HttpToolsProtocol):
             self._reset()
             raise ConnectionAbortedError
         super().on_message_begin()
-        self._part = "head"
+        self._part, self._field_bytes = "head", 0
         self._await_head()
+
+    def on_url(self, url: bytes) -> None:
+        self._count_field(len(url))
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= MAX_HEADERS:
-            raise TooManyHeaders
+            raise LargeHead(f"expected at most {MAX_HEADERS} headers")
+        self._count_field(len(name) + len(value) + len(b": \r\n"))
         super().on_header(name, value)
+
+    def _count_field(self, length: int) -> None:
+        """A head may end in the bytes with which it becomes too long, and others may follow in the same bytes."""
+        self._field_bytes += length
+        if self._field_bytes > MAX_HEAD_BYTES:
+            raise LargeHead(LONG_HEAD)
 
     def on_headers_complete(self) -> None:
         self.server_state.waiting.pop(self, None)
@@ -305,8 +332,8 @@ class BoundedConnection(HttpToolsProtocol):
         error = sys.exc_info()[1]
         if isinstance(error, httptools.HttpParserInvalidMethodError):
             self._refuse(501, "expected a method of HTTP such as GET or POST")
-        elif error is not None and isinstance(error.__context__, TooManyHeaders):
-            self._refuse(431, f"expected at most {MAX_HEADERS} headers")
+        elif error is not None and isinstance(error.__context__, LargeHead):
+            self._refuse(431, str(error.__context__))
         else:
             self._refuse(400, "expected a request of HTTP/1.1")
 
@@ -360,8 +387,8 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-class TooManyHeaders(Exception):
-    """Ends the parsing of a head."""
+class LargeHead(Exception):
+    """Ends the parsing of a head that is beyond a limit."""
 
 
 # --- all of them ---
@@ -405,6 +432,18 @@ class Server(uvicorn.Server):
             if ends >= ENDS_AT_ONCE:
                 break
         return await super().on_tick(counter) or self._until()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, which would cancel, each with a traceback, what waits for a reader that does not read."""
+        grace = self.config.timeout_graceful_shutdown
+        if grace is not None:
+            asyncio.get_running_loop().call_later(GRACE_SHARE * grace, self._abort_connections)
+        await super().shutdown(sockets)
+
+    def _abort_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     def _evict(self) -> bool:
         longest = next(iter(self.server_state.waiting), None)

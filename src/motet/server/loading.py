@@ -1,7 +1,9 @@
 """An operator's own table as examples of a study: its clients are enrolled and their rows stored before it is served.
 
-All of a table is stored, or nothing. A row that is stored already changes nothing, so a start may be repeated, and a
-longer table adds what is new. The first release then comes at once: it is of a table that was there before.
+All of a table is stored, or nothing. If the study's settings come from a pilot, its clients are left out, unless they
+join, and so are rows of others outside the pilot's limits. A row that is stored already changes nothing, so a start may
+be repeated, and a longer table adds what is new. The first release then comes at once: it is of a table that was there
+before.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from motet.client.responses import ExamplePlace
 from motet.client.site import located
 from motet.client.tables import Examples, read_clients
 from motet.errors import InvalidData, MotetError
-from motet.files import new_file
+from motet.files import Table, cell_text, is_missing, new_file, read
 from motet.store import clients, pins, releases
 from motet.store.examples import Addition, to_bytes
 from motet.store.store import Connection, Store
+from motet.study.fitting import fitting_rows
 from motet.study.limits import check_examples
+from motet.study.pilot_clients import is_listed
 from motet.study.pins import Since
 from motet.study.study import Study
 from motet.text import count
@@ -36,6 +40,8 @@ class Loaded:
     clients: int
     left_out: int  # rows with missing values
     tokens: Path
+    pilot: int = 0  # clients who are left out because the settings come from their rows
+    outside: dict[str, int] = field(default_factory=dict)  # rows that are left out, by reason
     enrolled: int = 0
     accepted: int = 0
     duplicates: int = 0
@@ -46,6 +52,8 @@ class Loaded:
         parts = [f"{self.file}: {count(self.accepted, 'example')} of {count(self.clients, 'client')} stored"]
         parts += [f"{self.duplicates} were stored already"] * bool(self.duplicates)
         parts += [f"{count(self.left_out, 'row')} with missing values left out"] * bool(self.left_out)
+        parts += [f"{count(rows, 'row')} left out ({reason})" for reason, rows in self.outside.items()]
+        parts += [f"{count(self.pilot, 'client')} of the pilot left out"] * bool(self.pilot)
         parts += [f"tokens of {count(self.enrolled, 'new client')} are in {self.tokens}"] * bool(self.enrolled)
         return "; ".join(parts) + "."
 
@@ -53,10 +61,11 @@ class Loaded:
 def load_table(store: Store, study: Study, path: Path, tokens: Path, *, now: float) -> Loaded:
     """Enroll the clients of a table, writing their tokens to a new file, and store their rows."""
     layout = Layout.of_model(study.model, study.dimension).changed(**study.table.model_dump(), skip_missing=True)
-    examples = read_clients(path, layout)
+    table, pilot, outside = _protected(study, read(path), layout)
+    examples = read_clients(table, layout)
     additions = {client: _columns(study, client, one) for client, one in examples.items()}
     left_out = next(iter(examples.values())).table.left_out
-    loaded = Loaded(path.name, len(examples), left_out, tokens)
+    loaded = Loaded(path.name, len(examples), left_out, tokens, pilot, outside)
     with _removed_on_failure(tokens), store.transaction() as connection:
         ids = _enroll(connection, list(examples), loaded)
         for client, columns in additions.items():
@@ -68,6 +77,25 @@ def load_table(store: Store, study: Study, path: Path, tokens: Path, *, now: flo
         if loaded.accepted and not loaded.fixed.promise:  # no restoration counts releases by the clock yet
             releases.set_next_release(connection, now)
     return loaded
+
+
+def _protected(study: Study, table: Table, layout: Layout) -> tuple[Table, int, dict[str, int]]:
+    """The rows of those who take part and that the study takes, how many clients are left out, and rows by reason."""
+    if study.pilot is None:
+        return table, 0, {}
+    layout.needed(table, client=True, target=True)
+    cells = table.cells(layout.client)
+    names = {cell: cell_text(cell) for cell in set(cells) if not is_missing(cell)}
+    listed = {cell for cell, name in names.items() if not study.pilot.joins and is_listed(study.pilot, name)}
+    rows, outside = fitting_rows(study, table.only(k for k, cell in enumerate(cells) if cell not in listed))
+    if not rows.rows:
+        left = f"{count(len(listed), 'client')} of the pilot are left out"
+        reasons = "".join(f", {count(number, 'row')} ({reason})" for reason, number in outside.items())
+        raise InvalidData(
+            f"{table.file}: {left}{reasons}, so no row is left: serve without --data, so that others send their rows, "
+            "or let the pilot take part with motet init --pilot-joins"
+        )
+    return rows, len(listed), outside
 
 
 def _columns(study: Study, client: str, examples: Examples) -> Sequence[Sequence[Any]]:

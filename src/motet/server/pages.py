@@ -17,6 +17,7 @@ from importlib.resources.abc import Traversable
 from string import Template
 from typing import Any
 
+from motet.study.study import settings_words
 from motet.text import utc
 
 PAGE_POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,7 +35,8 @@ PROMISES = {
 }
 DOCS = """<body><main><h1>The HTTP calls</h1><p>Bodies and responses are JSON unless a call has another format; errors
 are <code>{{"error": {{"code", "message", "where"}}}}</code>. The same for programs:
-<a href="/openapi.json">openapi.json</a>.</p>{calls}</main></body></html>
+<a href="/openapi.json">openapi.json</a>. The commands read the address of this server in the variable
+<code>MOTET_URL</code>; in place of <code>TOKEN</code> goes yours.</p>{calls}</main></body></html>
 """
 CALLERS = {
     "anyone": "Anyone may call.",
@@ -44,13 +46,13 @@ CALLERS = {
 }
 
 
-def docs_page(document: dict[str, Any], url: str) -> str:
+def docs_page(document: dict[str, Any]) -> str:
     """Every call of an OpenAPI document: who may call, what comes back, and a command to try."""
     calls = []
     for path, methods in document["paths"].items():
         for method, call in methods.items():
             caller = call["x-caller"]
-            command = f"curl -X {method.upper()} {url}{path}"
+            command = f'curl -X {method.upper()} "$MOTET_URL{path}"'
             if caller in ("client", "operator"):
                 command += " -H 'Authorization: Bearer TOKEN'"
             body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
@@ -70,6 +72,10 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
     if budget is not None:
         rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
         rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
+    if "settings" in status:  # an older server does not tell
+        rows["settings"] = settings_words(status["settings"])
+    if status["withdrawn"]:
+        rows["release"] = f"withdrawn, since it had data that were removed: {status['withdrawn']}"
     if refused and due is not None:
         rows["last attempt"] = f"no release: {refused}"
     return rows

@@ -7,6 +7,7 @@ changed, so that its existence reveals nothing.
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ from motet.text import count, utc
 LOG = logging.getLogger("motet.publisher")
 TICK_SECONDS = 0.2
 CLIENTS_PER_QUERY = 500
+REST_SECONDS = 10.0  # between attempts at a release that a removal asks for: many removals get one
 CLOCK_SECONDS = 60.0  # that a clock may be set without notice
 CLOCK = (
     "the next release is due at {due}, more than the time between releases from now, {now}: set the clock; if it is "
@@ -89,6 +91,7 @@ class Publisher:
         self._since = 0.0  # the last moment that does not depend on how long anything took
         self._ahead = 0.0  # of the clock, of one that nobody can set, when a tick began
         self._worked_until = 0.0
+        self._attempt = -math.inf  # when the last one ended, of the clock
         self._pinned, self._behind = study.pinned(), False
         self._head = ""  # of the chain, after our last release
         self._forget()
@@ -134,7 +137,7 @@ class Publisher:
         return self._pause.since <= now < self._pause.until
 
     def _fail(self, schedule: Schedule | None, newest: int, error: Exception) -> None:
-        self._worked_until = self._reading()
+        self._worked_until = self._attempt = self._reading()
         failures, times = self._pause.failures + 1, {"begun": self._since, "ended": self._worked_until}
         until, soonest = (self._timing.retry(**times, failures=count) for count in (failures, 1))
         self._pause = Pause(self._worked_until, until, soonest, newest, failures)
@@ -175,13 +178,16 @@ class Publisher:
     def _refuse_settings(self, schedule: Schedule, now: float) -> None:
         """Another start has pinned other settings than ours: the release is its publisher's, and so is the schedule."""
         reason = f"{self._study.path.name} was changed since the server started: start it again"
-        if schedule.requested or (now >= schedule.due and self._logged != reason):
+        is_due = schedule.overdue or now >= schedule.due
+        if schedule.requested or (is_due and self._logged != reason):
             self._postpone(schedule, schedule.due, reason)
 
     def _cut_off(self, schedule: Schedule, now: float) -> float | None:
         """When the data of this schedule's release are read, None if that is far; reads nearly all of them ahead."""
         private, moments = self._study.private, self._cut_offs
-        requested = schedule.requested and not private  # private releases come by the clock alone
+        rests = 0.0 <= now - self._attempt < min(REST_SECONDS, self._study.release.seconds)
+        requested = schedule.requested or (schedule.overdue and not rests)
+        requested = requested and not private  # private releases come by the clock alone
         is_far = now < self._timing.reading(schedule.due) and not requested
         if schedule not in moments and (not is_far or (private and not self._has_read)):
             self._read_ahead()
@@ -326,7 +332,7 @@ class Publisher:
 
     def _publish(self, outcome: Outcome) -> int | None:
         """Store an outcome and schedule the next one."""
-        schedule, new = outcome.schedule, outcome.release
+        schedule, new, self._attempt = outcome.schedule, outcome.release, outcome.moment
         next_due = releases.following(schedule.due, self._study.release.seconds, now=outcome.moment)
         if new is None:
             self._postpone(schedule, next_due, outcome.refusal)

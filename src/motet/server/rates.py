@@ -1,14 +1,17 @@
-"""Who may call now: so often, each for itself, and one after the other."""
+"""Who may call now: so often, each for itself, so many at once, and one after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 
 from motet.errors import Busy
+from motet.server.connections import network
 
+MAX_ADDRESS_LETTERS = 64  # which a proxy may have from a client
 MAX_BUCKETS = 100_000
 MAX_WAITING = 50
 
@@ -29,6 +32,42 @@ class Buckets:
         if len(self._levels) > MAX_BUCKETS:
             del self._levels[next(iter(self._levels))]
         return None if level >= 1.0 else (1.0 - level) / rate
+
+
+class Turnstile:
+    """Lets callers through one by one; between two of them everybody else has a round of the event loop."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def passed(self) -> None:
+        async with self._lock:
+            await asyncio.sleep(0)
+
+
+class UnderWay:
+    """Requests that are not answered to their end: so many of one network.
+
+    The address is the one that a proxy forwards; what proxies ask for themselves has no limit.
+    """
+
+    def __init__(self, limit: int, proxies: Container[str]) -> None:
+        self._limit, self._proxies = limit, proxies
+        self._count: Counter[str] = Counter()  # by network
+
+    def begin(self, address: str) -> bool:
+        """Whether there is room for one more; if so, it ends with ``end``."""
+        whom = network(address[:MAX_ADDRESS_LETTERS])
+        if self._count[whom] >= self._limit and address not in self._proxies:
+            return False
+        self._count[whom] += 1
+        return True
+
+    def end(self, address: str) -> None:
+        whom = network(address[:MAX_ADDRESS_LETTERS])
+        self._count[whom] -= 1
+        if not self._count[whom]:
+            del self._count[whom]
 
 
 class Turns:

@@ -13,14 +13,14 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Header, Path, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
-from motet.server.auth import Caller, CallerDep, ServiceDep, client_caller
+from motet.server.auth import Caller, CallerDep, ServiceDep, TokenDep, client_caller
 from motet.server.bodies import (
     MAX_EXAMPLES_PER_REQUEST,
     MAX_ID_LENGTH,
@@ -28,8 +28,7 @@ from motet.server.bodies import (
     TEXT_PATTERN,
 )
 from motet.server.metrics import CONTENT_TYPE
-from motet.server.pages import PAGE_POLICY, assets, docs_page, study_page
-from motet.server.service import Service
+from motet.server.pages import PAGE_POLICY, assets
 from motet.server.streams import PiecewiseResponse
 from motet.store import clients, releases
 from motet.store import examples as stored
@@ -42,9 +41,11 @@ from motet.text import utc
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
 RELEASES_PER_PAGE = 100
-REMOVAL_RESPONSES: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Deleted, and in no release computed later; the bytes leave the files later: see note."}
-}
+REMOVAL_DELAY = (
+    "Deleted, and in no release computed later; the files, or the current release if that has no noise, may have it "
+    "still: note says until when."
+)
+RELEASE_TYPE = "application/octet-stream"
 PAGE_HEADERS = {"Content-Security-Policy": PAGE_POLICY}
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 
@@ -55,13 +56,13 @@ MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 async def study(service: ServiceDep, model: bool = True) -> Response:
     """The study as JSON: model, input dimension, limits, policy, budget, current version, time of the next release.
 
-    next_release is null after the last release that the budget allows; refused is then the reason. With model=false
+    settings says where the model and the limits come from: a pilot of so many clients, or the study file. next_release
+    is null after the last release that the budget allows; refused is then the reason. While a release is withdrawn,
+    version is 0, and withdrawn the reason. With model=false
     the model is left out, which may be long: releases have it too.
     """
-    status = await service.status()
-    if not model:
-        del status["model"]
-    return PiecewiseResponse(msgspec.json.encode(status), media_type="application/json")
+    shown = await service.shown()
+    return PiecewiseResponse(shown.whole if model else shown.brief, media_type="application/json")
 
 
 async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, Header()] = None) -> Response:
@@ -71,18 +72,19 @@ async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, He
     headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return PiecewiseResponse(current.data, media_type="application/octet-stream", headers=headers)
+    return PiecewiseResponse(current.data, media_type=RELEASE_TYPE, headers=headers)
 
 
-async def stream(service: ServiceDep) -> Response:
-    """Server-sent events that do not end: one for the current release, and one for each new release."""
+async def stream(service: ServiceDep, token: TokenDep) -> Response:
+    """Server-sent events that do not end: one for the current release, and one for each new release. If releases are
+    for clients only, they end when the token becomes invalid."""
     await service.keep_up()
-    return service.streams.new()
+    return service.streams.new(token)
 
 
-async def home(service: ServiceDep) -> HTMLResponse:
+async def home(service: ServiceDep) -> Response:
     """The page of the study, for a browser: the study, and one's own estimate, computed there."""
-    return HTMLResponse(study_page(await service.status()), headers=PAGE_HEADERS)
+    return PiecewiseResponse((await service.shown()).page, media_type="text/html", headers=PAGE_HEADERS)
 
 
 async def asset(
@@ -102,9 +104,14 @@ async def asset(
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-async def docs(request: Request) -> HTMLResponse:
+async def docs(request: Request) -> Response:
     """This page."""
-    return HTMLResponse(docs_page(request.app.openapi(), str(request.base_url).rstrip("/")), headers=PAGE_HEADERS)
+    return PiecewiseResponse(request.app.state.docs, media_type="text/html", headers=PAGE_HEADERS)
+
+
+async def openapi(request: Request) -> Response:
+    """The same for programs."""
+    return PiecewiseResponse(request.app.state.openapi, media_type="application/json")
 
 
 async def liveness() -> dict[str, str]:
@@ -158,10 +165,10 @@ async def _send_directly(scope: Scope, receive: Receive, send_response: Send) ->
 async def about_me(me: CallerDep) -> dict[str, Any]:
     """The client's id, name and count of examples; left_out is why the current release does not have them, or null. If
     each client has a budget of its own, in how many releases it has taken part."""
-    summary = await me.service.read(partial(clients.summary, client=me.id))
+    summary = await me.read(partial(clients.summary, client=me.id))
     about = {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
     if me.service.study.release.per == "client":
-        about["releases_taken_part_in"] = await me.service.read(partial(releases.participation, client=me.id))
+        about["releases_taken_part_in"] = await me.read(partial(releases.participation, client=me.id))
     return about
 
 
@@ -178,13 +185,14 @@ async def my_examples(
         examples = [row._asdict() | {"x": x} for row, x in zip(rows, inputs)]
         return msgspec.json.encode({"examples": examples, "next": rows[-1].id if len(rows) == limit else None})
 
-    return PiecewiseResponse(await me.service.read(page), media_type="application/json")
+    return PiecewiseResponse(await me.read(page), media_type="application/json")
 
 
 async def my_coefficients(me: CallerDep) -> Response:
     """The client's coefficients for the current release, for its own estimate; never from newer sums."""
-    coefficients = await me.service.coefficients(me.id)
+    coefficients = await me.service.coefficients(me.id, me.token)
     body = await run_in_threadpool(lambda: msgspec.json.encode(coefficients.to_dict()))
+    await me.read(lambda _: None)  # it may have been withdrawn while they were computed
     return PiecewiseResponse(body, media_type="application/json")
 
 
@@ -196,29 +204,30 @@ async def replace_example(me: CallerDep, id: Id, request: Request, response: Res
     row, y, noise = check_example(study, x, body.y, body.noise, where="body")
     example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
     replacement = partial(stored.replace, client=me.id, example=example, terms=me.service.terms)
-    _, erased = await me.service.remove(me.checked(replacement))
-    return {"id": id} | erasure(me.service, erased, response)
+    _, rest = await me.service.remove(me.checked(replacement))
+    return {"id": id} | erasure(rest, response)
 
 
 async def remove_example(me: CallerDep, id: Id, response: Response) -> dict[str, Any]:
     """Delete one of the client's examples, and erase it from the database's files. Returns the id."""
-    _, erased = await me.service.remove(me.checked(partial(stored.remove, client=me.id, id=id)))
-    return {"id": id} | erasure(me.service, erased, response)
+    _, rest = await me.service.remove(me.checked(partial(stored.remove, client=me.id, id=id)))
+    return {"id": id} | erasure(rest, response)
 
 
 async def forget_me(me: CallerDep, response: Response) -> dict[str, Any]:
     """Delete the client with all its examples, and erase them from the database's files; its token is no longer valid.
     Returns how many examples were deleted."""
-    removed, erased = await me.service.remove(me.checked(partial(clients.forget, client=me.id)), access=True)
-    return {"removed": removed} | erasure(me.service, erased, response)
+    removed, rest = await me.service.remove(me.checked(partial(clients.forget, client=me.id)), access=True)
+    return {"removed": removed} | erasure(rest, response)
 
 
-def erasure(service: Service, erased: bool, response: Response) -> dict[str, Any]:
-    """Fields of the response to a removal: 200 if the files have nothing of it any more, else 202."""
-    if erased:
+def erasure(rest: str, response: Response) -> dict[str, Any]:
+    """Fields of the response to a removal: 200 if no file and no release that is served has it, else 202 and where the
+    ``rest`` is."""
+    if not rest:
         return {"erased": True}
     response.status_code = 202
-    return {"erased": False, "note": f"deleted, and in no release computed later; {service.store.delay}"}
+    return {"erased": False, "note": f"deleted, and in no release computed later; {rest}"}
 
 
 # --- the operator ---
@@ -256,8 +265,8 @@ async def remove_client(service: ServiceDep, id: Id, response: Response, example
     Returns the id, and how many examples were removed.
     """
     if examples:
-        removed, erased = await service.remove(partial(clients.forget, client=id), access=True)
-        return {"id": id, "removed": removed} | erasure(service, erased, response)
+        removed, rest = await service.remove(partial(clients.forget, client=id), access=True)
+        return {"id": id, "removed": removed} | erasure(rest, response)
     await service.write(partial(clients.revoke, client=id), access=True)
     return {"id": id, "removed": 0}
 

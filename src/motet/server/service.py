@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
@@ -37,9 +38,10 @@ from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.server.bodies import Bodies
-from motet.server.connections import max_connections, network
+from motet.server.connections import Proxies, max_connections, network
 from motet.server.metrics import Metrics
-from motet.server.rates import Buckets, Turns
+from motet.server.pages import study_page
+from motet.server.rates import MAX_ADDRESS_LETTERS, Buckets, Turns, Turnstile, UnderWay
 from motet.server.streams import Streams
 from motet.store import clients, releases
 from motet.store import examples as stored
@@ -54,9 +56,10 @@ LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
 LATE_SECONDS = 300.0  # after which a release that is due is reported
+MAX_REMOVAL_SECONDS, POLL_SECONDS = 3.0, 0.1  # that a removal waits for a release, and between looks
+RELEASED = "the current release may have it until the next one, which is asked for and replaces it, or it is withdrawn"
 MAX_CACHED_CLIENTS = 100_000
 MEASURED_CLIENTS, MAX_MEASURED_EXAMPLES = 200, 200  # how many the operator's figures are of, and their examples
-MAX_ADDRESS_LETTERS = 64  # which a proxy may have from a client
 MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
 
 
@@ -88,16 +91,21 @@ class Service:
         self._requests = Buckets(clock)  # by client
         self._failures = Buckets(clock)  # of tokens, by network
         self._turns = Turns()
+        self.readers = Turnstile()  # of what is public and long
         self._client_ids: dict[str, str] = {}  # by the hash of a token
         self._access: str | None = None  # changes when any token becomes invalid
         self.current: StoredRelease | None = None
         self.disclosed: Disclosed | None = None
-        self.streams = Streams(max_connections(study.server.max_connections) // 2, lambda: self.version)
+        proxies, each = Proxies(study.server.proxies), study.server.max_connections_per_address
+        self.under_way = UnderWay(each, proxies)
+        streams, by_address = max_connections(study.server.max_connections) // 2, UnderWay(max(1, each // 2), proxies)
+        self.streams = Streams(streams, lambda: self.version, self.is_valid, by_address)
         self._waking: asyncio.Task[None] | None = None  # a task that nobody holds may vanish
         self._refused = False
         self._due: float | None = None  # the next release, in seconds since 1970; None after the last
         self._late_due: float | None = None  # the last one that was reported
         self._model = msgspec.Raw(msgspec.json.encode(study.model.to_spec()))  # it may have a long catalogue
+        self._shown = Shown(b"", b"", b"")
 
     # --- releases ---
 
@@ -123,18 +131,30 @@ class Service:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
         news = await self.read(partial(_news, planned=self.study.ledger()))
         self._due, self._refused = news.due, news.refused
+        if self.store.shared and news.operator not in (None, self._operator):  # another server was started with it
+            self._operator, self._access = str(news.operator), None
         if news.access != self._access:  # a token became invalid, perhaps through another server
-            self._access = news.access
             self._client_ids = {}
-        if self.store.shared and news.operator is not None:  # another server may have been started with a new one
-            self._operator = news.operator
-        if news.version != self.version:
+            await self._end_streams()  # before any of them hears of a release
+            self._access = news.access
+        if (news.version, news.withdrawn) != _state(self.current):
             current = await self.read(releases.current)
-            disclosed = await run_in_threadpool(Disclosed.from_bytes, current.data) if current else None
-            if current is not None and current.version > self.version:  # and no other call was faster
+            data = current.data if current else b""
+            disclosed = await run_in_threadpool(Disclosed.from_bytes, data) if data else None
+            if current is not None and _state(current) > _state(self.current):  # and no other call was faster
                 self.current, self.disclosed = current, disclosed
                 self._waking = asyncio.create_task(self.streams.wake())
         self.metrics.update()
+
+    async def _end_streams(self) -> None:
+        """Those whose token is not valid any more."""
+        if tokens := self.streams.tokens:
+            valid = await self.read(partial(clients.valid_tokens, hashes=tokens))
+            self.streams.end(tokens - valid - {self._operator})
+
+    async def is_valid(self, token: str) -> bool:
+        """Whether a hashed token, a client's or the operator's, opens something now."""
+        return token == self._operator or bool(await self.read(partial(clients.valid_tokens, hashes=[token])))
 
     def _report_lateness(self) -> None:
         """Log once that a release does not come: a publisher that was stopped cannot."""
@@ -153,8 +173,8 @@ class Service:
 
     @property
     def version(self) -> int:
-        """Of the current release; 0 before the first."""
-        return self.current.version if self.current else 0
+        """Of the current release; 0 before the first, and while it is withdrawn."""
+        return self.current.version if self.current and not self.current.withdrawn else 0
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -165,12 +185,30 @@ class Service:
         if self.current is None:
             due = "none will come" if self._due is None else f"the first release is due at {utc(self._due)}"
             raise NotReleased(f"nothing is released yet: {due}")
+        if self.current.withdrawn:
+            raise NotReleased(
+                f"release {self.current.version} is withdrawn: it had data that were removed, and none without them is "
+                f"made yet ({self.current.withdrawn}); try again later"
+            )
         return self.current
 
     async def status(self) -> dict[str, Any]:
         """The public facts: the study, its policy and budget, the current version and the time of the next release."""
         await self.keep_up()
         return await self.read(self._status)
+
+    async def shown(self) -> Shown:
+        """The status as it is sent, made when it has changed; otherwise all readers share the same bytes."""
+        await self.keep_up()
+        return await self.read(self._show)
+
+    def _show(self, connection: Connection) -> Shown:
+        status = self._status(connection)
+        brief = msgspec.json.encode({key: value for key, value in status.items() if key != "model"})
+        shown = self._shown
+        if brief != shown.brief:
+            shown = self._shown = Shown(brief, msgspec.json.encode(status), study_page(status).encode())
+        return shown
 
     def _status(self, connection: Connection) -> dict[str, Any]:
         study, planned = self.study, self.study.ledger()
@@ -183,7 +221,10 @@ class Service:
             "bounds": study.input_bounds,
             "limits": study.limits.model_dump(),
             "table": study.table.model_dump(),
+            "output": study.output.model_dump() | {"name": study.output_name},
+            "settings": study.settings_source,
             "version": self.version,
+            "withdrawn": (self.current and self.current.withdrawn) or None,
             "next_release": releases.upcoming(connection, planned),
             "budget": None if budget is None else _budget(budget),
             "refused": (budget and budget.refusal) or releases.refusal(connection),
@@ -248,13 +289,16 @@ class Service:
 
     # --- an active client's coefficients ---
 
-    async def coefficients(self, client: str) -> Coefficients:
-        """aʲ for the current release, from this client's rows alone; one client at a time, as matrices are large."""
+    async def coefficients(self, client: str, token: str) -> Coefficients:
+        """aʲ for the current release, from this client's rows alone; one client at a time, as matrices are large.
+
+        It may wait for long, so the token, hashed, is checked when the rows are read.
+        """
         async with self._turns.turn(client):
             await self.keep_up()
             current, disclosed = self.current_release(), self.disclosed
             assert disclosed is not None
-            task, released = await self.read(partial(self._tasks, client=client, current=current))
+            task, released = await self.read_for(token, partial(self._tasks, client=client, current=current))
             try:
                 return await run_in_threadpool(disclosed.coefficients, task, released, self.study.model.individual)
             except (InvalidRelease, NotFinite, NotPositiveDefinite):
@@ -279,6 +323,16 @@ class Service:
     async def read(self, command: Callable[[Connection], T]) -> T:
         return await run_in_threadpool(self._read, command)
 
+    async def read_for(self, token: str, command: Callable[[Connection], T]) -> T:
+        """``read`` for a client: refused if its token, hashed, is not valid at the moment that is read."""
+
+        def checked(connection: Connection) -> T:
+            if not clients.valid_tokens(connection, [token]):
+                raise Unauthorized(clients.INVALID_TOKEN)
+            return command(connection)
+
+        return await self.read(checked)
+
     def _read(self, command: Callable[[Connection], T]) -> T:
         with self.store.snapshot() as connection:
             return command(connection)
@@ -292,10 +346,39 @@ class Service:
             self._client_ids = {}
         return result
 
-    async def remove(self, command: Callable[[Connection], T], *, access: bool = False) -> tuple[T, bool]:
-        """``write`` for a command that deletes; also whether what it deleted has left the database's files."""
-        removal = await self.write(command, scrub=True, access=access)
-        return removal.result, await asyncio.wrap_future(removal.erased)
+    async def remove(self, command: Callable[[Connection], T], *, access: bool = False) -> tuple[T, str]:
+        """``write`` for a command that deletes; also where what it deleted still is, and until when: empty if nowhere.
+
+        Without noise the current release may have it: the next one is asked for in the same transaction.
+        """
+        if self.study.private:
+            removal = await self.write(command, scrub=True, access=access)
+            return removal.result, "" if await asyncio.wrap_future(removal.erased) else self.store.delay
+
+        def requesting(connection: Connection) -> tuple[T, int]:
+            return command(connection), releases.request_after_removal(connection)
+
+        result, number = await self.write(requesting, access=access)
+        try:
+            replaced = await self._is_replaced(number)
+        finally:
+            erased = self.store.scrub()  # once, after the release: it takes long, and has a rest after it
+        gone = await asyncio.wrap_future(erased)
+        notes = [RELEASED] * (not replaced) + [self.store.delay] * (not gone)
+        return result, "; ".join(notes)
+
+    async def _is_replaced(self, number: int) -> bool:
+        """Whether no release that is served is older than a number of the log; waits a while for that."""
+        deadline = time.monotonic() + MAX_REMOVAL_SECONDS
+        with suppress(MotetError):  # the removal is durable, whatever the database says now
+            while True:
+                await self.refresh()
+                if self.current is None or self.current.withdrawn or self.current.sequence >= number:
+                    return True
+                if time.monotonic() > deadline:
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+        return False
 
 
 def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
@@ -308,10 +391,24 @@ def _hand_over(waiting: asyncio.Future[T], written: Future[T]) -> None:
         waiting.set_result(written.result())
 
 
+def _state(release: StoredRelease | None) -> tuple[int, bool]:
+    """Version, and whether it is withdrawn: later states are greater."""
+    return (release.version, bool(release.withdrawn)) if release else (0, False)
+
+
+class Shown(NamedTuple):
+    """The status of a study as bytes."""
+
+    brief: bytes  # JSON without the model
+    whole: bytes  # JSON
+    page: bytes  # HTML
+
+
 class News(NamedTuple):
     """What may have changed in the database."""
 
     version: int  # of the current release
+    withdrawn: bool  # whether it is served no longer
     due: float | None  # when the next one is due
     refused: bool  # whether the last one that was due was not made
     access: str | None  # changes when any token becomes invalid
@@ -321,6 +418,7 @@ class News(NamedTuple):
 def _news(connection: Connection, planned: Ledger | None) -> News:
     return News(
         releases.current_version(connection),
+        releases.is_withdrawn(connection),
         releases.upcoming(connection, planned),
         releases.refusal(connection) is not None,
         clients.access_mark(connection),

@@ -7,30 +7,52 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from motet.errors import Busy
+from motet.errors import Busy, Unauthorized
+from motet.server.rates import UnderWay
+from motet.store.clients import INVALID_TOKEN
 
 KEEP_ALIVE_SECONDS = 15.0  # between comments on a silent stream
 STREAMS_AT_ONCE = 20  # that hear of a release before other work goes on,
 PAUSE_SECONDS = 0.03  # which has as long
+INSTEAD = "ask for GET /v1/study now and then instead"
 PIECE_BYTES = 16_384  # of a release; the next is sent when the reader has taken most of it
 
 
 class Streams:
-    """The open streams of one server, at most ``limit``."""
+    """The open streams of one server, at most ``limit``, and so many of one address as ``by_address`` takes."""
 
-    def __init__(self, limit: int, version: Callable[[], int]) -> None:
-        self._limit, self._version = limit, version
+    def __init__(
+        self,
+        limit: int,
+        version: Callable[[], int],
+        is_valid: Callable[[str], Awaitable[bool]],
+        by_address: UnderWay,
+    ) -> None:
+        self._limit, self._version, self._is_valid, self._by_address = limit, version, is_valid, by_address
         self._open: dict[EventStream, None] = {}
 
-    def new(self) -> EventStream:
+    def new(self, token: str | None = None) -> EventStream:
+        """For anyone, or for as long as a token, hashed, is valid."""
         if len(self._open) >= self._limit:
-            raise Busy("the server has as many streams as it can take now: ask for GET /v1/study now and then instead")
-        return EventStream(self._open, self._version)
+            raise Busy(f"the server has as many streams as it can take now: {INSTEAD}")
+        return EventStream(self._open, self._version, token, self._is_valid, self._by_address)
+
+    @property
+    def tokens(self) -> set[str]:
+        """Of the open streams that have one."""
+        return {stream.token for stream in self._open if stream.token is not None}
+
+    def end(self, tokens: Collection[str]) -> None:
+        """End the streams that were opened with these."""
+        for stream in self._open:
+            if stream.token in tokens:
+                stream.ended = True
+                stream.look.set()
 
     async def wake(self) -> None:
         """Let every stream look for a new release, a few at a time."""
@@ -41,32 +63,45 @@ class Streams:
 
 
 class EventStream(Response):
-    """Server-sent events, one for the current release and one for each new one, until the client leaves."""
+    """Server-sent events, one for the current release and one for each new one, until the client leaves or its token is
+    withdrawn."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, streams: dict[EventStream, None], version: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        streams: dict[EventStream, None],
+        version: Callable[[], int],
+        token: str | None,
+        is_valid: Callable[[str], Awaitable[bool]],
+        by_address: UnderWay,
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-cache"})
         del self.headers["content-length"]
-        self.look = asyncio.Event()
-        self._streams, self._version = streams, version
+        self.look, self.ended, self.token = asyncio.Event(), False, token
+        self._streams, self._version, self._is_valid, self._by_address = streams, version, is_valid, by_address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        del scope
+        address = scope["client"][0] if scope.get("client") else ""
+        if not self._by_address.begin(address):
+            raise Busy(f"your address has as many streams as one may have: {INSTEAD}")
         leaving = asyncio.ensure_future(_until_disconnected(receive))
         leaving.add_done_callback(lambda _: self.look.set())
         self._streams[self] = None
         try:
+            if self.token is not None and not await self._is_valid(self.token):  # withdrawn before it was listed
+                raise Unauthorized(INVALID_TOKEN)
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._send_events(send, leaving)
             await send({"type": "http.response.body", "body": b""})
         finally:
             del self._streams[self]
+            self._by_address.end(address)
             leaving.cancel()
 
     async def _send_events(self, send: Send, leaving: asyncio.Future[None]) -> None:
         last = 0
-        while not leaving.done():
+        while not (leaving.done() or self.ended):
             self.look.clear()
             if (version := self._version()) not in (0, last):
                 last = version
@@ -90,7 +125,7 @@ class PiecewiseResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for begin in range(0, len(self.body), PIECE_BYTES):
-            piece = self.body[begin : begin + PIECE_BYTES]
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = memoryview(self.body)  # its pieces are no copies: readers of one body share it
+        for begin in range(0, len(body), PIECE_BYTES):
+            await send({"type": "http.response.body", "body": body[begin : begin + PIECE_BYTES], "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -45,7 +45,8 @@ class Timing:
 
         The pause is at least as long as the attempt, so that failures take at most half of a core's time.
         """
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** (failures - 1), MAX_PAUSE_SECONDS, max(self.release.seconds, 1.0))
+        doubled = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 60)  # a float ends at the 1024th doubling
+        pause = min(doubled, MAX_PAUSE_SECONDS, max(self.release.seconds, 1.0))
         return begun + _rounded_up(max(pause, 2 * (ended - begun)), FIRST_PAUSE_SECONDS)
 
     def _rounded(self, moment: float, ready: float) -> float:

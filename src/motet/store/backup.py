@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
-import tempfile
+import sqlite3
 import time
 import tomllib
 import zipfile
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy.exc import DBAPIError
 
 from motet import __version__
 from motet.errors import InvalidStore, InvalidStudy
@@ -31,6 +33,7 @@ from motet.store.migrate import copy_tables
 from motet.store.pins import contradiction, fix_promise, since
 from motet.store.releases import last_version
 from motet.store.store import Store, read_only, refuse_moved
+from motet.store.workspace import workspace
 from motet.study.study import Study
 from motet.text import MAX_TIME
 
@@ -72,7 +75,7 @@ class Manifest(BaseModel):
 
 
 def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
-    """Write a study's backup to a new file that only its owner can read; a server may run meanwhile.
+    """Write a study's backup to a new file that only its owner can read, whole or not at all; a server may run.
 
     Whoever restores it must count what may have been released since, so the first one fixes policy and budget.
     """
@@ -81,30 +84,36 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
     with read_only(study) as connection:  # there is a database, and it is a study's
         refuse_moved(connection)
         fixed = since(connection).promise
-    with (
-        writing(file, InvalidStore),
-        new_file(file, InvalidStore) as handle,
-        tempfile.TemporaryDirectory(prefix=".backup-", dir=file.absolute().parent) as near,
-    ):
+    if file.exists() or file.is_symlink():
+        raise InvalidStore(f"{file} already exists: choose another name, or move it away")
+    with writing(file, InvalidStore), workspace(file.absolute().parent, ".backup-") as near:
         if not fixed:
             with closing(Store(study.store_url)) as store, store.refusing():
                 fix_promise(store, study)
-        made, copy = time.time() if now is None else now, Path(near) / name
+        made, copy = time.time() if now is None else now, near / name
         if dialect.file(url) is None:
             _copy_rows(study, copy)
         else:
             dialect.copy(url, copy)
         version = _version(replace(study, store_url=f"sqlite:///{copy}"))
-        names = _copy_files(study, Path(near), name) | {"database": name}
-        files = {name: _digest(Path(near, name)) for name in names.values()}
+        names = _copy_files(study, near, name) | {"database": name}
+        files = {name: _digest(near / name) for name in names.values()}
         if len(files) < len(names):
             raise InvalidStudy(f"{study.path}: expected files with different names, got {', '.join(names.values())}")
         manifest = Manifest(study=study.path.name, database=name, made=made, version=version, files=files)
-        with zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-            for name in files:
-                archive.write(Path(near, name), name)
-            archive.writestr(MANIFEST, manifest.model_dump_json(indent=2))
+        _pack(manifest, near, whole := near.parent / "whole.zip")
+        os.rename(whole, file)
     return manifest
+
+
+def _pack(manifest: Manifest, folder: Path, file: Path) -> None:
+    with (
+        new_file(file, InvalidStore) as handle,
+        zipfile.ZipFile(handle, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
+    ):
+        for name in manifest.files:
+            archive.write(folder / name, name)
+        archive.writestr(MANIFEST, manifest.model_dump_json(indent=2))
 
 
 def _version(study: Study) -> int:
@@ -117,8 +126,13 @@ def _version(study: Study) -> int:
 
 def _copy_rows(study: Study, copy: Path) -> None:
     """A backup has a file, wherever the study is kept: it can be restored anywhere."""
-    with read_only(study) as source, closing(Store(f"sqlite:///{copy}")) as store, store.transaction() as target:
-        copy_tables(source, target)
+    try:
+        with read_only(study) as source, closing(Store(f"sqlite:///{copy}")) as store, store.transaction() as target:
+            copy_tables(source, target)
+    except (DBAPIError, sqlite3.Error) as error:
+        if not isinstance(cause := getattr(error, "orig", error), sqlite3.Error):
+            raise
+        raise InvalidStore(f"{study.path}: cannot be copied: {cause}; make room where the copy is to be") from None
 
 
 def _copy_files(study: Study, folder: Path, database: str) -> dict[str, str]:

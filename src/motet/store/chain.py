@@ -1,4 +1,5 @@
-"""The chain: each start with other settings, each release and each restoration adds a link with a digest of all before.
+"""The chain: each start with other settings, each release, withdrawal and restoration adds a link with a digest of all
+before.
 
 A link states what was written with it: pinned settings, rows of the ledger and of the releases with digests of their
 bytes, and clients' participations. All links together state what these tables must have, so a row that another program
@@ -22,7 +23,7 @@ from motet.store.settings import setting
 Content: TypeAlias = dict[str, Any]  # what a link states, by part; JSON
 ROWS_PER_QUERY = 20
 SHOWN_LETTERS = 16  # of a digest, to people
-EMPTY = hashlib.sha256(b"").hexdigest()  # of a release without noise whose bytes a later one has replaced
+EMPTY = hashlib.sha256(b"").hexdigest()  # of a release without noise that a later one replaced, or that was withdrawn
 BROKEN = "the record of releases in the database was changed by another program: check it with motet verify"
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sqlalchemy import RowMapping, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from motet.arrays import slices
 from motet.errors import InvalidData, Unauthorized, UnknownTask
 from motet.store.log import append, lock, take_numbers
 from motet.store.schema import clients, examples, log
@@ -177,6 +178,15 @@ def require_token(connection: Connection, client: str, hashed: str) -> None:
     valid = (clients.c.id == client) & (clients.c.token == hashed) & clients.c.revoked.is_(False)
     if connection.execute(select(clients.c.id).where(valid).with_for_update()).scalar() is None:
         raise Unauthorized(INVALID_TOKEN)
+
+
+def valid_tokens(connection: Connection, hashes: Collection[str]) -> set[str]:
+    """Those of some hashed tokens that open something at the moment of a snapshot."""
+    valid, listed = set[str](), list(hashes)
+    for part in slices(len(listed), NAMES_PER_QUERY):
+        chosen = select(clients.c.token).where(clients.c.token.in_(listed[part]), clients.c.revoked.is_(False))
+        valid |= set(connection.execute(chosen).scalars())
+    return valid
 
 
 def _unknown(client: str) -> UnknownTask:

@@ -232,7 +232,9 @@ class SQLite(Dialect):
             with closing(self._snapshot(url)) as source:
                 source.execute("VACUUM INTO ?", (str(target),))
         except sqlite3.Error as error:
-            raise InvalidStore(f"{url.database}: cannot be copied: {error}; check it with motet verify") from None
+            full = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+            advice = "make room where the copy is to be" if full else "check it with motet verify"
+            raise InvalidStore(f"{url.database}: cannot be copied: {error}; {advice}") from None
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:

@@ -13,20 +13,27 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, bindparam, func, select, update
 
 from motet.arrays import Array, slices
 from motet.datasets import Fields
 from motet.errors import TooMany, Unauthorized, UnknownExample
 from motet.model.model import Model
 from motet.store.clients import INVALID_TOKEN, change_counts, require_token, summary
-from motet.store.log import append, lock, take_numbers
+from motet.store.log import append, lock, supersede, take_numbers
 from motet.store.pins import require_terms
 from motet.store.schema import PRESENT, examples, log
 from motet.store.store import Connection, insert_rows, mark_deletion
 
 IDS_PER_QUERY = 500
+REMOVED_PER_EXAMPLE = 10  # ids of removed examples that are kept, for each example that a client may have
 EXAMPLES_PER_QUERY = 5000
+# Built once: every addition of examples uses it. The first condition is that of the index.
+REMOVALS = (
+    select(log.c.client, func.count())
+    .where(log.c.client.in_(bindparam("clients", expanding=True)), log.c.kind != "add", log.c.kind == "remove")
+    .group_by(log.c.client)
+)
 
 
 class Example(NamedTuple):
@@ -124,8 +131,8 @@ def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
 def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
     """All additions in a few statements.
 
-    Raises if an id was used, a token is not valid any more, the terms are others, or a client is unknown or would have
-    too many.
+    Raises if an id was used, a token is not valid any more, the terms are others, or a client is unknown, would have
+    too many or has removed too many.
     """
     first = take_numbers(connection, len(additions))
     for terms in {addition.terms for addition in additions} - {None}:
@@ -134,6 +141,7 @@ def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added
     for addition in additions:
         totals[addition.client] += len(addition)
     counts, later, done = change_counts(connection, totals), Counter[str](), []
+    removed = _removals(connection, list(totals))
     for addition in reversed(additions):
         (count, token, revoked), new = counts[addition.client], len(addition)
         if addition.token is not None and (revoked or addition.token != token):
@@ -142,6 +150,12 @@ def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added
         if count > addition.limit:
             limit = f"limit of {addition.limit} examples per client exceeded"
             raise TooMany(f"{limit}: {count - new} stored, {new} sent")
+        if (gone := removed.get(addition.client, 0)) >= REMOVED_PER_EXAMPLE * addition.limit:
+            raise TooMany(
+                f"expected fewer than {REMOVED_PER_EXAMPLE * addition.limit} removed examples, got {gone}: their ids "
+                "are kept, so that none comes back; replace examples in place of removing and adding, or be forgotten "
+                "and enrolled anew"
+            )
         done.append(Added(new, 0, count))
         later[addition.client] += new
     numbered = list(enumerate(additions, start=first))
@@ -149,6 +163,15 @@ def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added
     insert_rows(connection, examples, chain.from_iterable(rows), totals.total())
     insert_rows(connection, log, ((number, "add", a.client, None) for number, a in numbered), len(numbered))
     return done[::-1]
+
+
+def _removals(connection: Connection, clients: Sequence[str]) -> dict[str, int]:
+    """How many examples each client has removed, if any: the index of alterations has them."""
+    removed: dict[str, int] = {}
+    for part in slices(len(clients), IDS_PER_QUERY):
+        rows = connection.execute(REMOVALS, {"clients": clients[part]})
+        removed |= {row[0]: row[1] for row in rows}
+    return removed
 
 
 # --- replacing and removing ---
@@ -170,8 +193,11 @@ def remove(connection: Connection, client: str, id: str) -> None:
 def _alter(connection: Connection, kind: str, client: str, id: str, values: dict[str, Any]) -> None:
     number = take_numbers(connection, 1)
     stored = (examples.c.client == client) & (examples.c.id == id) & PRESENT
-    if not connection.execute(update(examples).where(stored).values(sequence=number, **values)).rowcount:
+    before = connection.execute(select(examples.c.sequence).where(stored)).scalar()
+    if before is None:
         raise UnknownExample(f"there is no example {id!r} to {kind}")
+    connection.execute(update(examples).where(stored).values(sequence=number, **values))
+    supersede(connection, before)
     append(connection, number, kind, client, id)
     mark_deletion(connection)
 

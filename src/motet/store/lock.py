@@ -15,7 +15,7 @@ from motet.errors import InvalidStore
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int) -> None:
+    def lock(descriptor: int) -> None:
         os.lseek(descriptor, 2**20, os.SEEK_SET)  # beyond the number of the process, so that others can read this
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -23,7 +23,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock(descriptor: int) -> None:
+    def lock(descriptor: int) -> None:
+        """Take the lock of an open file until it is closed, or the process ends; raises if somebody has it."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -49,7 +50,7 @@ class ServerLock:
 
     def _take(self, database: Path) -> None:
         try:
-            _lock(self._descriptor)
+            lock(self._descriptor)
         except OSError:
             process = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
             raise InvalidStore(

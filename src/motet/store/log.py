@@ -1,14 +1,16 @@
 """The log of a study: every change of an example takes the next number, in the transaction that makes the change.
 
-So numbers are in the order of commits, and whoever remembers a number can ask what changed after it.
+So numbers are in the order of commits, and whoever remembers a number can ask what changed after it. A replaced or
+removed example has the row of its last change alone, so that the log is as long as the data, however often they change.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
-from motet.errors import Busy
+from motet.errors import Busy, InvalidStore
 from motet.store.schema import HERE, head, log
+from motet.store.settings import put, setting
 from motet.store.store import Connection
 
 MOVED = "the study was moved to another database: its operator has to serve it from there"
@@ -44,6 +46,21 @@ def newest_number(connection: Connection) -> int:
 
 def append(connection: Connection, number: int, kind: str, client: str, example: str | None = None) -> None:
     connection.execute(log.insert().values(sequence=number, kind=kind, client=client, example=example))
+
+
+def supersede(connection: Connection, number: int) -> None:
+    """Delete the row of an example's last replacement, which a newer one follows; any other row stays."""
+    last = delete(log).where(log.c.sequence == number, log.c.kind == "replace", log.c.example.is_not(None))
+    if connection.execute(last).rowcount:
+        put(connection, "superseded", str(superseded(connection) + 1))
+
+
+def superseded(connection: Connection) -> int:
+    """How many rows of the log newer ones have superseded."""
+    text = setting(connection, "superseded") or "0"
+    if not text.isdecimal():
+        raise InvalidStore(f"expected a count of superseded rows, got {text!r:.30}: restore a backup")
+    return int(text)
 
 
 def changed_since(connection: Connection, number: int) -> tuple[int, list[str]]:

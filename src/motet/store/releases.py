@@ -23,7 +23,7 @@ from motet.store.log import lock, newest_number
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
 from motet.store.settings import put, setting
-from motet.store.store import Connection, Store, insert_rows
+from motet.store.store import Connection, Store, insert_rows, mark_deletion
 from motet.study.pins import pinned_seconds
 from motet.study.study import Study
 from motet.text import MAX_TIME
@@ -78,11 +78,19 @@ class Schedule:
     head: str  # of the chain
     pinned: str = field(repr=False)  # the settings of the last start
     requested: bool = field(compare=False)  # the operator has asked for a release that is not made yet
+    overdue: bool = field(compare=False)  # what the current release has was removed since, or it is withdrawn for that
 
 
 def schedule(connection: Connection) -> Schedule:
     pinned, requested = setting(connection, "pinned") or "", setting(connection, "wanted") == "yes"
-    return Schedule(next_release(connection), last_version(connection), chain.head(connection), pinned, requested)
+    return Schedule(
+        next_release(connection),
+        last_version(connection),
+        chain.head(connection),
+        pinned,
+        requested,
+        overdue=_holds_removed(connection) or is_withdrawn(connection),
+    )
 
 
 def _is_current(connection: Connection, acted_on: Schedule) -> bool:
@@ -100,6 +108,32 @@ def request_release(connection: Connection) -> tuple[int, int]:
     return newest_number(connection), current_version(connection)
 
 
+def request_after_removal(connection: Connection) -> int:
+    """Ask for a release without what was just removed, and without noise: returns the number that it must include."""
+    number = newest_number(connection)
+    put(connection, "removed", str(number))
+    return number
+
+
+def _holds_removed(connection: Connection) -> bool:
+    """Whether the current release may have something that was removed after it."""
+    newest = _newest(connection)
+    removed = setting(connection, "removed") or "0"
+    return newest is not None and bool(newest.size) and removed.isdecimal() and newest.sequence < int(removed)
+
+
+def is_withdrawn(connection: Connection) -> bool:
+    """Whether the newest release is no longer served; the next one ends that."""
+    newest = _newest(connection)
+    return newest is not None and not newest.size
+
+
+def _newest(connection: Connection) -> Any:
+    """Version, sequence and size of the newest release; None before the first."""
+    chosen = select(releases.c.version, releases.c.sequence, func.length(releases.c.data).label("size"))
+    return connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
+
+
 def clear_request(connection: Connection) -> None:
     put(connection, "wanted", "no")
 
@@ -110,12 +144,29 @@ def refusal(connection: Connection) -> str | None:
 
 
 def postpone(store: Store, acted_on: Schedule, *, next_due: float, refusal: str) -> bool:
-    """Schedule the next release, and store why there was none before it; False if another publisher was first."""
+    """Schedule the next release, and store why there was none before it; False if another publisher was first.
+
+    If the current release has what was removed since, it is withdrawn: nobody gets it any more.
+    """
     with store.transaction() as connection:
         if not _is_current(connection, acted_on):
             return False
+        if withdraws := bool(refusal) and _holds_removed(connection):
+            _withdraw(connection, refusal)
         _advance(connection, acted_on, next_due, refusal)
+    if withdraws:
+        store.scrub()
     return True
+
+
+def _withdraw(connection: Connection, reason: str) -> None:
+    """Delete the bytes of the newest release, which keeps its version."""
+    row = connection.execute(select(releases).order_by(releases.c.version.desc()).limit(1)).mappings().one()
+    emptied = {**row, "data": b""}
+    connection.execute(update(releases).where(releases.c.version == row["version"]).values(data=b""))
+    chain.append(connection, "withdrawal", chain.release(emptied))
+    put(connection, "withdrawn", reason)
+    mark_deletion(connection)
 
 
 def _advance(connection: Connection, acted_on: Schedule, next_due: float, refusal: str) -> None:
@@ -136,6 +187,7 @@ class StoredRelease:
     made: float  # seconds since 1970
     data: bytes
     left_out: Mapping[str, str] = field(default_factory=dict)  # clients that are not in it, and why
+    withdrawn: str = ""  # why nobody gets it any more, and it has no bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +204,11 @@ def current(connection: Connection) -> StoredRelease | None:
     """The newest release."""
     chosen = select(releases.c.version, releases.c.sequence, releases.c.made, releases.c.data)
     row = connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
-    return None if row is None else StoredRelease(*row, left_out=json.loads(setting(connection, "left out") or "{}"))
+    if row is None:
+        return None
+    left_out = json.loads(setting(connection, "left out") or "{}")
+    withdrawn = "" if row.data else setting(connection, "withdrawn") or "its bytes were deleted"
+    return StoredRelease(*row, left_out=left_out, withdrawn=withdrawn)
 
 
 def current_version(connection: Connection) -> int:
@@ -207,6 +263,8 @@ def publish(
         if new.scale is not None:
             content |= _charge(connection, {new.version: new.scale}, new.charged)
             _fix_coordinates(connection, new.coordinates)
+        if _holds_removed(connection):
+            mark_deletion(connection)
         reached("ledger")
         connection.execute(releases.insert().values(**row))
         chain.append(connection, "release", content)

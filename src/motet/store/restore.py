@@ -8,7 +8,6 @@ skipped, and a private study's ledger is charged for them.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from motet.store.backup import MAX_VERSION, Manifest, extract
 from motet.store.dialects import parse
 from motet.store.releases import Gap
 from motet.store.store import Connection, Store
+from motet.store.workspace import workspace
 from motet.study.study import Study
 
 ROUNDING_SECONDS = 1e-3  # in favour of more releases
@@ -48,9 +48,7 @@ def restore(file: Path, folder: Path, *, last: int | None = None, now: float | N
         raise InvalidStore(f"{folder} already exists: choose another folder, or move it away")
     with writing(folder, InvalidStore):
         folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".restore-", dir=folder.absolute().parent) as near:
-            inside = Path(near) / "study"
-            inside.mkdir(mode=0o700)
+        with workspace(folder.absolute().parent, ".restore-") as inside:
             manifest = extract(file, inside)
             gap, due = _skip_gap(_loaded(inside, manifest), manifest, last, now)
             os.rename(inside, folder)

@@ -1,8 +1,8 @@
 """The tables of a study's database, and the version of their layout.
 
-``log`` records in commit order what happened to whom. It has no payloads and is only appended to. Payloads are in
-``examples`` alone: removing an example deletes its payload and keeps its id, so that a late repetition of the request
-counts as a duplicate.
+``log`` records in commit order what happened to whom. It has no payloads, and of an example's replacements only the
+last. Payloads are in ``examples`` alone: removing an example deletes its payload and keeps its id, so that a late
+repetition of the request counts as a duplicate.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ chain = Table(
     "chain",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("kind", Name, nullable=False),  # upgrade, start, release, restoration
+    Column("kind", Name, nullable=False),  # upgrade, start, release, withdrawal, restoration
     Column("content", Text, nullable=False),  # JSON: what was written with the link
     Column("digest", Name, nullable=False),  # SHA-256 of the digest before and of this row
 )

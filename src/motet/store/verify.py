@@ -19,7 +19,7 @@ from motet.privacy.ledger import Ledger
 from motet.store import chain
 from motet.store.chain import SHOWN_LETTERS
 from motet.store.dialects import dialect_of
-from motet.store.log import newest_number
+from motet.store.log import newest_number, superseded
 from motet.store.pins import contradiction
 from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
 from motet.store.releases import Gap, current_ledger, gaps
@@ -86,17 +86,18 @@ def _study_file(connection: Connection, study: Study) -> Finding:
 
 
 def _log(connection: Connection, _: Study) -> Finding:
-    """Numbers from 1 to the head's without a gap; every example has a number of its own client."""
-    newest, problems = newest_number(connection), []
+    """Numbers from 1 to the head's but those that were superseded; every example has a number of its own client."""
+    newest, gone, problems = newest_number(connection), superseded(connection), list[str]()
     spans = select(func.count(), func.coalesce(func.min(log.c.sequence), 1), func.coalesce(func.max(log.c.sequence), 0))
     rows, lowest, highest = connection.execute(spans.select_from(log)).one()
-    if (rows, lowest, highest) != (newest, 1, newest):
-        problems = [f"expected {newest} rows, numbered from 1, got {rows} from {lowest} to {highest}"]
+    if (rows, lowest, highest) != (newest - gone, 1, newest):
+        problems = [f"expected {newest - gone} rows, numbered from 1, got {rows} from {lowest} to {highest}"]
     own = (log.c.sequence == examples.c.sequence) & (log.c.client == examples.c.client)
     without = select(func.count()).select_from(examples.outerjoin(log, own)).where(log.c.sequence.is_(None))
     if strays := connection.execute(without).scalar_one():
         problems.append(f"{count(strays, 'example')} with a number that the log does not have for the client")
-    return Finding(problems, f"{count(newest, 'row')} without a gap")
+    without_a_gap = f", without {count(gone, 'replacement')} that others followed" if gone else " without a gap"
+    return Finding(problems, f"{count(rows, 'row')}{without_a_gap}")
 
 
 def _counts(connection: Connection, _: Study) -> Finding:

@@ -27,6 +27,8 @@ from motet.study.schema import (
     Inputs,
     Limits,
     ModelSection,
+    Output,
+    PilotSection,
     Release,
     Section,
     TableSection,
@@ -88,8 +90,11 @@ def parse(text: str) -> File:
         raise InvalidStudy(f"expected TOML, got a line that is not: {error}; correct that line") from None
     _check_inputs(file.inputs)
     _check_table(file.table, file.inputs)
+    _check_output(file.output, file.limits)
     _check_basis(file.basis, file.inputs)
     _check_model(file.model)
+    if file.pilot is not None:
+        _check_pilot(file.pilot)
     if file.release.policy == "private":
         _check_private(file.release, file.limits)
     return file
@@ -137,6 +142,18 @@ def _check_table(table: TableSection, inputs: Inputs) -> None:
             advice = f"rename it, or set {key}" if key else "rename it"
             refusal = f"an input may not be called {brief(name)}, the name of another column of tables: {advice}"
             raise InvalidStudy(refusal, where="inputs.columns")
+
+
+def _check_output(output: Output, limits: Limits) -> None:
+    if output.scale is None or limits.y is None:
+        return
+    low, high, _ = output.scale
+    if low < limits.y[0] or high > limits.y[1]:
+        raise InvalidStudy(
+            f"expected a scale within limits.y, from {limits.y[0]:g} to {limits.y[1]:g}, got {low:g} to {high:g}: "
+            "what people are offered is accepted",
+            where="output.scale",
+        )
 
 
 def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
@@ -214,6 +231,14 @@ def _check_private(release: Release, limits: Limits) -> None:
     if limits.y is None:
         raise InvalidStudy(
             f"missing; expected {expected(Limits, 'y')}: a private study needs public limits", where="limits.y"
+        )
+
+
+def _check_pilot(pilot: PilotSection) -> None:
+    if len(set(pilot.digests)) != pilot.clients:
+        got = f"{len(set(pilot.digests))} different digests"
+        raise InvalidStudy(
+            f"expected as many as pilot.digests has, got {pilot.clients} and {got}", where="pilot.clients"
         )
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from motet.arrays import MAX_MAGNITUDE, Array, Index, finite_number
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
-from motet.model.columns import Column, Columns, days_since
+from motet.model.columns import Column, Columns
+from motet.model.dates import days_since
 from motet.study.study import Study
 from motet.text import brief
 
@@ -151,7 +152,7 @@ def _numbers(column: Column, cells: list[Any], bounds: tuple[float, float]) -> l
         places = list(map(column.place_of.get, cells))
         return None if None in places else places  # type: ignore[return-value]
     assert column.since is not None
-    days = [days_since(cell, column.since) for cell in cells]
+    days = [days_since(cell, column.since, column.order) for cell in cells]
     return days if _all_within(days, bounds) else None  # type: ignore[return-value]
 
 

@@ -1,4 +1,6 @@
-"""A pilot table: rows of some clients, such as people have them, read to find the settings of a study.
+"""A pilot: rows of some clients of a table such as people have it, read to find the settings of a study.
+
+If the study is private, these are the ``pilot_clients``, and nothing here or in what follows looks at another row.
 
 Columns may have any names, and hold numbers, dates, words of a few kinds, or text that is no input. Rows that cannot be
 used are left out, and counted with the reason.
@@ -17,12 +19,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array
+from motet.arrays import Array, outliers
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
-from motet.model.columns import QUANTILES, Column, Columns, days_since
+from motet.model.columns import QUANTILES, Column, Columns
+from motet.model.dates import DateOrder, days_since, iso_date, orders_of
 from motet.study.logarithms import log_scaled
+from motet.study.pilot_clients import PilotClients
 from motet.study.schema import OTHER_COLUMNS, TableSection
 from motet.text import count, first_few, suggestion
 
@@ -31,12 +35,14 @@ Kind: TypeAlias = Literal["number", "date", "category", "text", "constant", "row
 EPOCH = date(2000, 1, 1)
 MAX_CATEGORIES = 20  # different words in a column of a category
 MIN_CLIENTS, MIN_ROWS = 4, 12
-BOUNDS_MARGIN = 0.05  # beyond the inputs of the pilot, as a share of their range
+BOUNDS_MARGIN = 0.25  # beyond the inputs of the pilot, as a share of their range, for those of others
 OUTPUT_MARGIN = 0.5  # the same for outputs
 MAX_MISSING = 0.3  # share of the rows, up to which a column is an input by default
 MAX_DEPENDENCE = 0.99  # share of a column's variance that other columns explain, up to which it is one
 MAX_COMPARED_ROWS = 5000  # for that
 MANY_ROWS = 50  # of which whole numbers that are all different are the rows' own
+MANY_CLIENTS = 25
+MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered rows
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
 UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
@@ -54,6 +60,7 @@ class Roles:
     catalogue: Path | None = None
     units: Mapping[str, str] | None = None
     logarithms: tuple[str, ...] | None = None  # inputs that are read by them; None: as the table says
+    dates: DateOrder = ""  # of dates that may have the day or the month first
 
     def check(self, table: Table) -> None:
         """Raises unless the table has these columns, each in one role."""
@@ -89,10 +96,14 @@ class Pilot:
     columns: Columns | None = None
     catalogue: Catalogue | None = None
     notes: tuple[str, ...] = ()
+    drawn: PilotClients | None = None
 
     @classmethod
-    def read(cls, table: Table, roles: Roles) -> Pilot:
+    def read(cls, table: Table, roles: Roles, drawn: PilotClients | None = None) -> Pilot:
+        """The rows of the clients that were ``drawn``; of all, without a promise to anybody, if none were."""
         roles.check(table)
+        if drawn is not None:
+            return replace(cls.read(drawn.rows(table, roles.client), roles), drawn=drawn)
         if roles.name is not None:
             catalogue, cells, notes = _items(table, roles)
             return cls._of(table, roles, cells, notes, catalogue=catalogue)
@@ -103,7 +114,7 @@ class Pilot:
                 raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
         columns = Columns(_column(table, column, roles) for column in roles.inputs)
         cells = {column: table.cells(column) for column in roles.inputs}
-        pilot = cls._of(table, roles, cells, [_unused(table, roles)], columns=columns)
+        pilot = cls._of(table, roles, cells, [_unused(table, roles), *_order_notes(table, columns)], columns=columns)
         return pilot.by_logarithms()
 
     @classmethod
@@ -133,6 +144,9 @@ class Pilot:
         else:
             assert columns is not None
             X = columns.rows({column: [cells[k] for k in complete] for column, cells in inputs.items()})
+        numeric = [one.name for one in columns or () if one.is_numeric and one.name not in (roles.logarithms or ())]
+        for column in (roles.target, *numeric):
+            _check_outliers(table, complete, column)
         listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes)]
         return cls(
             file=table.file,
@@ -173,9 +187,13 @@ class Pilot:
         return [] if self.catalogue is None else ["item", *(f"feature {k}" for k in self.catalogue.features)]
 
     @property
+    def range_y(self) -> tuple[float, float]:
+        return float(self.y.min()), float(self.y.max())
+
+    @property
     def limits_y(self) -> tuple[float, float]:
         """Wide enough for others: of a scale such as stars its ends, else half a range more; not below 0 if none is."""
-        low, high = float(self.y.min()), float(self.y.max())
+        low, high = self.range_y
         if len(levels := np.unique(self.y)) <= MAX_LEVELS and (levels == np.round(levels)).all():
             return low, high
         return outward(low, high, OUTPUT_MARGIN)
@@ -191,10 +209,10 @@ def outward(low: float, high: float, margin: float) -> tuple[float, float]:
     return float(f"{below:.12g}"), float(f"{above:.12g}")
 
 
-def rounded_within(number: float, width: float) -> float:
-    """A number with three digits, and to within a hundredth of a width: 1947 stays 1947 among years."""
+def rounded_within(number: float, width: float, digits: int = 3) -> float:
+    """A number with so many digits, also of a width: 1947 stays 1947 among years."""
     sizes = [size for size in (abs(number), width) if size > 0]
-    step = 10.0 ** (math.floor(math.log10(min(sizes, default=1.0))) - 2)
+    step = 10.0 ** (math.floor(math.log10(min(sizes, default=1.0))) - digits + 1)
     return float(f"{round(number / step) * step:.12g}")
 
 
@@ -224,7 +242,7 @@ def uses_of(table: Table, client: str, target: str) -> dict[str, str]:
             uses[column] = f"read as {OTHER_COLUMNS[column]}"
         elif missing > MAX_MISSING and not uses[column]:
             uses[column] = f"{100 * missing:.0f} % missing"
-        elif not uses[column] and _names_clients(cells, clients):
+        elif not uses[column] and kind != "date" and _names_clients(cells, clients):
             uses[column] = "another name of the client"
     numeric = [column for column, why in uses.items() if not why and kinds[column] in ("number", "date")]
     return uses | dict.fromkeys(_dependent(table, numeric), "all but a combination of other inputs")
@@ -238,7 +256,11 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
     if not columns:
         return []
     step = -(-len(table.rows) // MAX_COMPARED_ROWS)
-    cells = [[_days_or_number(cell) for cell in table.cells(column)[::step]] for column in columns]
+    sampled = [[None if is_missing(cell) else cell for cell in table.cells(column)[::step]] for column in columns]
+    orders: list[DateOrder] = [
+        next(iter(orders_of(cell for cell in cells if cell is not None)), "") for cells in sampled
+    ]
+    cells = [[_days_or_number(cell, order) for cell in each] for each, order in zip(sampled, orders)]
     values = np.array(cells, dtype=float).reshape(len(columns), -1)
     values = values[:, np.isfinite(values).all(axis=0)]
     if values.shape[1] < MIN_ROWS:
@@ -256,14 +278,15 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
     return dependent
 
 
-def _days_or_number(cell: Any) -> float:
-    number = None if is_missing(cell) else cell_number(cell)
-    days = days_since(cell, EPOCH) if number is None and not is_missing(cell) else number
+def _days_or_number(cell: Any, order: DateOrder) -> float:
+    number = cell_number(cell)
+    days = days_since(cell, EPOCH, order) if number is None else number
     return np.nan if days is None else days
 
 
 def _names_clients(cells: Sequence[Any], clients: Sequence[Any]) -> bool:
-    """Whether each client has one value, which no other has, and these are words, or numbers such as 1, 2, 3."""
+    """Whether each client has one value, which no other has, and these are words, or numbers such as 1, 2, 3; of many
+    clients also numbers with gaps, in the order of the table."""
     pairs = set(zip(cells, clients))
     values = {cell_text(value) for value, _ in pairs}
     if not len(pairs) == len(values) == len(set(clients)):
@@ -272,7 +295,11 @@ def _names_clients(cells: Sequence[Any], clients: Sequence[Any]) -> bool:
     if any(number is None for number in numbers):
         return True
     whole = [int(number) for number in numbers if number is not None and number.is_integer()]
-    return len(whole) == len(values) and min(whole) >= 0 and max(whole) <= 2 * len(values)
+    if len(whole) < len(values) or min(whole) < 0:
+        return False
+    firsts = [cell_number(cell) for cell in dict.fromkeys(cells)]
+    is_sorted = len(values) >= MANY_CLIENTS and firsts == sorted(whole)
+    return max(whole) <= (MAX_GAPS if is_sorted else 2) * len(values)
 
 
 def _kind(cells: Sequence[Any]) -> Kind:
@@ -282,19 +309,21 @@ def _kind(cells: Sequence[Any]) -> Kind:
         return "constant"
     if all(cell_number(cell) is not None for cell in different):
         return "number"
-    if all(days_since(cell, EPOCH) is not None for cell in different):
+    if orders_of(different):
         return "date"
     return "category" if len(texts) <= MAX_CATEGORIES else "text"
 
 
 def _numbers_rows(table: Table, column: str) -> bool:
-    """Whether a column numbers the rows: each has another whole number, one after the other, or in any order if there
-    are many rows and few gaps, or if the column is called so."""
+    """Whether a column numbers the rows: each has another whole number, one after the other, with gaps for rows of
+    others; or in any order if there are many rows and few gaps, or if the column is called so."""
     numbers = np.array([cell_number(cell) for cell in table.cells(column) if not is_missing(cell)], dtype=float)
     if len(numbers) < MIN_ROWS or len(np.unique(numbers)) < len(numbers) or (numbers != np.round(numbers)).any():
         return False
     is_dense = len(numbers) >= MANY_ROWS and np.ptp(numbers) < 2 * len(numbers)
-    return bool((np.diff(numbers) == 1).all()) or is_dense or column.lower() in ROW_NUMBERS
+    is_sorted = len(numbers) == len(table.rows) and bool((np.diff(numbers) > 0).all())
+    is_sorted = is_sorted and np.ptp(numbers) < MAX_GAPS * len(numbers)
+    return is_sorted or is_dense or column.lower() in ROW_NUMBERS
 
 
 def _column(table: Table, name: str, roles: Roles) -> Column:
@@ -313,19 +342,41 @@ def _column(table: Table, name: str, roles: Roles) -> Column:
     if kind == "category":
         return Column(name=name, values=tuple(sorted({cell_text(cell) for cell in cells})))
     if kind == "date":
-        return _date_column(name, np.array([days_since(cell, EPOCH) for cell in cells]), unit)
+        order = _order(table, name, cells, roles.dates)
+        return _date_column(name, np.array([days_since(cell, EPOCH, order) for cell in cells]), unit, order)
     numbers = np.array([cell_number(cell) for cell in cells])
     low, high = outward(float(numbers.min()), float(numbers.max()), BOUNDS_MARGIN)
     quantiles = [rounded_within(q, high - low) for q in np.quantile(numbers, QUANTILES)]
     return Column(name=name, unit=unit, bounds=(low, high), quantiles=tuple(np.clip(quantiles, low, high).tolist()))
 
 
-def _date_column(name: str, days: Array, unit: str) -> Column:
-    """Dates in days since the first of the table, with room for as many days again."""
+def _order(table: Table, name: str, cells: Sequence[Any], told: DateOrder) -> DateOrder:
+    """Of the dates in a column: the one that all of them have, or the one that is told if both are possible."""
+    orders = orders_of(cells)
+    if len(orders) == 1 or told in orders:
+        return orders[0] if len(orders) == 1 else told
+    day, month = (iso_date(days_since(cells[0], EPOCH, order) or 0.0, EPOCH) for order in orders)
+    raise InvalidData(
+        f"{table.file}: dates in the column {name!r} may have the day or the month first: {cells[0]} is {day} or "
+        f"{month}; say which, --dates day-first or --dates month-first, or write them as 2020-12-31"
+    )
+
+
+def _order_notes(table: Table, columns: Columns) -> Iterator[str]:
+    for column in columns:
+        if column.since is not None and column.order:
+            cell = next(cell for cell in table.cells(column.name) if not is_missing(cell))
+            yield f"dates in {column.name} have the {column.order}: {cell} is {column.cell(column.number(cell))}"
+
+
+def _date_column(name: str, days: Array, unit: str, order: DateOrder) -> Column:
+    """Dates in days since the first of the pilot, with room for some days before, and as many days again behind."""
     first, last = math.floor(days.min()), math.ceil(days.max())
     quantiles = np.round(np.quantile(days - first, QUANTILES)).tolist()
-    bounds = (0.0, float(2 * max(last - first, 1)))
-    return Column(name=name, unit=unit, since=EPOCH + timedelta(days=first), bounds=bounds, quantiles=tuple(quantiles))
+    width = max(last - first, 1)
+    bounds = (-float(math.ceil(BOUNDS_MARGIN * width)), 2.0 * width)
+    since = EPOCH + timedelta(days=first)
+    return Column(name=name, unit=unit, since=since, order=order, bounds=bounds, quantiles=tuple(quantiles))
 
 
 def _unused(table: Table, roles: Roles) -> str:
@@ -365,6 +416,22 @@ def _output(table: Table, k: int, target: str) -> float:
     if number is None:
         raise table.refusal(k, target, f"expected a number, got {cell!r:.60}; choose another column, --target COLUMN")
     return number
+
+
+def _check_outliers(table: Table, rows: Sequence[int], column: str) -> None:
+    """Raises if a few numbers are so far from all others that they decide every setting."""
+    cells = table.cells(column)
+    numbers = np.array([cell_number(cells[k]) for k in rows], dtype=float)
+    far, spread = outliers(numbers)
+    if len(far):
+        size = abs(numbers[far[0]] - np.median(numbers)) / spread
+        others = f" (and {count(len(far) - 1, 'more row')})" if len(far) > 1 else ""
+        raise table.refusal(
+            rows[far[0]],
+            column,
+            f"{numbers[far[0]]:g} is {size:.1g} times the spread of the others{others}: correct it, or empty the cell, "
+            "so that the row is left out",
+        )
 
 
 def _missing_notes(missing: Mapping[str, Sequence[bool]], rows: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from motet.model.catalogue import Catalogue
 from motet.model.model import Model
-from motet.study.schema import Limits, Release
+from motet.study.schema import Limits, PilotSection, Release
 from motet.text import brief
 
 FORMAT = 1
@@ -24,6 +24,7 @@ EVERY = "release.every"  # in seconds; earlier versions pinned it in private stu
 POLICY, PER, RELEASES = "release.policy", "release.per", "release.releases"
 PROMISE = (POLICY, PER, "release.epsilon", "release.delta", RELEASES)
 LIMITS = ("inputs.bounds", "limits.y", "limits.noise")
+PILOT = ("pilot.digests", "pilot.joins")  # of a private study: whose rows its settings come from
 INPUTS = ("columns",)  # keys of a model's specification that say what stored inputs mean, beside the catalogue
 MEANING = ("inputs.dimension", *(f"inputs.{key}" for key in INPUTS))
 CATALOGUE = "inputs.catalogue"
@@ -58,6 +59,7 @@ def pinned(
     bounds: tuple[tuple[float, float], ...] | None,
     limits: Limits,
     release: Release,
+    pilot: PilotSection | None = None,
 ) -> str:
     """Canonical: the same settings give the same text."""
     spec = model.to_spec()
@@ -80,6 +82,7 @@ def pinned(
         budget = ("epsilon", "delta", "releases", "per", "examples")
         pins |= {f"release.{key}": getattr(release, key) for key in budget}
         pins |= {"release.center": release.center} if release.center else {}
+        pins |= {} if pilot is None else {"pilot.digests": _one_digest(pilot), "pilot.joins": pilot.joins}
     return json.dumps(pins, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -90,6 +93,11 @@ def _digests(catalogue: Catalogue) -> list[str]:
     return [hashlib.sha256(row).hexdigest()[:32] for row in rows]
 
 
+def _one_digest(pilot: PilotSection) -> str:
+    """Of the salt and all digests, in any order."""
+    return hashlib.sha256(" ".join([pilot.salt, *sorted(pilot.digests)]).encode()).hexdigest()[:32]
+
+
 def pinned_seconds(pinned: str) -> float | None:
     """Between releases, at least, from then on; None if the settings do not have it."""
     seconds = json.loads(pinned).get(EVERY)
@@ -98,7 +106,7 @@ def pinned_seconds(pinned: str) -> float | None:
 
 def terms(pinned: str) -> str:
     """A digest of what clients send under: inputs, limits and promise."""
-    keys = (*MEANING, CATALOGUE, *LIMITS, *PROMISE)
+    keys = (*MEANING, CATALOGUE, *LIMITS, *PILOT, *PROMISE)
     chosen = {key: value for key, value in json.loads(pinned).items() if key in keys}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
@@ -191,7 +199,7 @@ def _rest(then: Mapping[str, Any], now: Mapping[str, Any], since: Since) -> str 
     if "exact" in (then[POLICY], now[POLICY]):
         return None
     for key in sorted((then.keys() | now.keys()) - {EVERY, CATALOGUE, *PROMISE, *MEANING}):
-        event = since.inputs if key in LIMITS else since.release
+        event = since.inputs if key in (*LIMITS, *PILOT) else since.release
         if event and then.get(key) != now.get(key):
             return _differs(key, then, now, event)
     if since.promise and now[EVERY] < then.get(EVERY, 0.0):

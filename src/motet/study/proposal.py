@@ -2,8 +2,8 @@
 
 The average of a proposal has a constant bias, slopes and a smooth part, all of a size that the evidence found: a
 private study draws clients from this prior to bound them, and bounds that fit waste less of the budget than wide ones.
-What the file says of the pilot is public once the study runs, and not covered by its budget: its settings, and its
-ranges and quantiles, rounded.
+What the file says is public once the study runs, and not covered by its budget: settings, ranges and quantiles,
+rounded. All of it is a function of the pilot, of what was chosen by hand, and of nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
-from motet.study.pilot import Pilot, rounded_within
+from motet.study.pilot import Pilot, outward, rounded_within
+from motet.study.scale import output_scale
 from motet.study.slopes import LinearModel
 from motet.study.spread import spread_points
 from motet.study.study import Study
@@ -41,6 +42,7 @@ from motet.study.template import (
     Listed,
     Policy,
     Sections,
+    output,
     promise,
     rounded,
     rounded_share,
@@ -56,13 +58,15 @@ RANKS = (5, 10, 20, 30, 40, 60, 80)
 MAX_GROWING_ITEMS = 1500  # of a catalogue whose releases are without noise
 MAX_EXPECTED_EXAMPLES = 200  # of a client
 MIN_LENGTH, MAX_LENGTH = 0.3, 2.0  # of a smooth part that several inputs share, in units of their spread
-ROUNDING = 1e-3  # of numbers in the file, at most
+DIGITS = 2  # of settings in the file
+COVARIANCE_DIGITS = 12  # of products of such numbers
 EXAMPLES_ROOM = 4  # how many times as many examples as any client of the pilot one may have
+JOINS = "who take part too: what everybody may read is computed from their rows, and ε does not cover that."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What the study will promise, and to how many clients; None is as many as the pilot has."""
+    """What the study will promise, and to how many clients; None is as many as the pilot lets expect."""
 
     policy: Policy = "private"
     epsilon: float = 3.0
@@ -94,7 +98,11 @@ class Proposal:
 
     @cached_property
     def sigma2(self) -> float:
-        return rounded(self.tuning.noise_variance / self.tuning.model.lam)
+        return rounded(self.tuning.noise_variance / self.lam, DIGITS)
+
+    @property
+    def lam(self) -> float:
+        return rounded(self.tuning.model.lam, DIGITS)
 
     @cached_property
     def model(self) -> Model:
@@ -102,7 +110,9 @@ class Proposal:
         tuned = self.tuning.model
         common = None if tuned.common is None else kernel_in_units(tuned.common)
         individual = kernel_in_units(tuned.individual)
-        return replace(tuned, common=common, individual=individual, basis=None, sigma2=self.sigma2)
+        alpha = rounded_share(tuned.alpha, DIGITS)
+        settings: dict[str, Any] = {"alpha": alpha, "lam": self.lam, "sigma2": self.sigma2, "basis": None}
+        return replace(tuned, common=common, individual=individual, **settings)
 
     @property
     def examples(self) -> int:
@@ -111,11 +121,12 @@ class Proposal:
 
     @property
     def clients(self) -> int:
-        return self.promise.clients or len(self.pilot.sizes)
+        expected = len(self.pilot.sizes) if self.pilot.drawn is None else self.pilot.drawn.expected
+        return self.promise.clients or expected
 
     @property
     def center(self) -> float:
-        return rounded_within(float(np.mean(self.pilot.y)), float(np.std(self.pilot.y)))
+        return rounded_within(float(np.mean(self.pilot.y)), float(np.std(self.pilot.y)), DIGITS)
 
     @cached_property
     def points(self) -> Array:
@@ -148,7 +159,7 @@ class Proposal:
     def write(self, path: Path, name: str, *, force: bool = False) -> Study:
         """Write the study file and, for items that only the table names, their catalogue; and load the study."""
         check_new(path, force=force)
-        heading = f"{HEADING}\nIts settings are those that {self.pilot.file} made likeliest; they are public."
+        heading = f"{HEADING}\n{self._origin}"
         sections = self.sections(path, name)
         items = self._new_catalogue(path)
         if items is None:
@@ -164,6 +175,16 @@ class Proposal:
             items.unlink()
             raise
 
+    @property
+    def _origin(self) -> str:
+        """Where the settings come from, in words."""
+        drawn = self.pilot.drawn
+        if drawn is None:
+            return f"Its settings are those that all rows of {self.pilot.file} make likeliest. They are public."
+        pilot = f"a pilot of {count(len(drawn.names), 'client')} of {self.pilot.file}"
+        part = JOINS if drawn.joins else "who take no part, and of no other client."
+        return f"Its settings are public. They are those of {pilot}, {part}"
+
     def _new_catalogue(self, path: Path) -> Path | None:
         if self.pilot.catalogue is None or self.pilot.roles.catalogue is not None:
             return None
@@ -171,7 +192,7 @@ class Proposal:
 
     def sections(self, path: Path, name: str) -> Sections:
         pilot, table = self.pilot, self.pilot.table
-        low, high = pilot.y.min(), pilot.y.max()
+        low, high = outward(*pilot.range_y, 0.0)
         most = int(pilot.sizes.max())
         promised = self.promise
         return {
@@ -183,6 +204,7 @@ class Proposal:
                 "target": Entry(table.target, "the output"),
                 "name": Entry(table.name, "of an item, if there is a catalogue"),
             },
+            "output": output(table.target, output_scale(pilot.y, pilot.limits_y)),
             "basis": self._basis(),
             "limits": {
                 "y": Entry(list(pilot.limits_y), f"the pilot has {low:g} to {high:g}"),
@@ -199,16 +221,31 @@ class Proposal:
                 examples=Entry(self.examples, "expected per client: half of the pilot's have as many"),
                 center=Entry(self.center, "a typical output, about which clients are clipped: the pilot's mean"),
             ),
+            **self._pilot(),
             **server(f"{path.stem}.db"),
+        }
+
+    def _pilot(self) -> Sections:
+        if self.pilot.drawn is None:
+            return {}
+        section, part = self.pilot.drawn.section(), "true: they take part too, although what is public is theirs"
+        return {
+            "pilot": {
+                "clients": Entry(section.clients, "chosen by their digests, without a look at anybody's rows"),
+                "share": Entry(section.share, "of all clients, but at least 30"),
+                "joins": Entry(section.joins, f"false: motet serve --data leaves them out; {part}"),
+                "salt": Entry(section.salt, "of the digests: SHA-256 of salt and name"),
+                "digests": Entry(section.digests),
+            }
         }
 
     def _model(self) -> dict[str, Entry]:
         model, noise = self.model, self.tuning.noise_variance
         variances = {side: self._variance(side) for side in ("average", "individual")}
         entries = {
-            "alpha": Entry(rounded_share(model.alpha), "share of the average in the kernels' scales, from 0 to 1"),
+            "alpha": Entry(model.alpha, "share of the average in the kernels' scales, from 0 to 1"),
             "lam": Entry(
-                rounded(model.lam),
+                model.lam,
                 f"noise variance over sigma2: an output has noise of standard deviation {noise**0.5:.3g}",
             ),
             "sigma2": Entry(
@@ -258,7 +295,9 @@ class Proposal:
             }
         assert pilot.columns is not None
         columns = Listed(Entry(column.to_spec()) for column in pilot.columns)
-        comment = "bounds are a little wider than the pilot's, quantiles are at 5, 25, 50, 75 and 95 %"
+        comment = (
+            "bounds are a quarter wider than the pilot's range on either side, quantiles are at 5, 25, 50, 75 and 95 %"
+        )
         return {"columns": Entry(columns, comment)}
 
     def _basis(self) -> dict[str, Entry]:
@@ -307,7 +346,7 @@ def starting_models(pilot: Pilot, *, plain: bool = False) -> list[Model]:
     if features is None:
         weighted = replace(scaling, scale=_rounded_all(scaling.scale / _weights(pilot)))
         return [_scaled_model(pilot, scaling, slopes, plain=plain) for slopes in (scaling, weighted)]
-    one_scale = np.full(len(features), rounded(float(np.sqrt(np.mean(scaling.scale**2)))))
+    one_scale = np.full(len(features), rounded(float(np.sqrt(np.mean(scaling.scale**2))), DIGITS))
     as_it_is = replace(scaling, center=np.zeros(len(features)), scale=one_scale)
     return [_scaled_model(pilot, each, plain=plain) for each in (scaling, as_it_is)]
 
@@ -404,7 +443,7 @@ def _centers(scaling: defaults.Scaling) -> Array:
 
 
 def _rounded_all(values: Array) -> Array:
-    return np.array([rounded(float(value)) for value in values])
+    return np.array([rounded(float(value), DIGITS) for value in values])
 
 
 def _rounded_spec(spec: Any) -> Any:
@@ -416,13 +455,15 @@ def _rounded_spec(spec: Any) -> Any:
         }
     if isinstance(spec, list):
         return [_rounded_spec(value) for value in spec]
-    return rounded(spec) if isinstance(spec, float) else spec
+    return rounded(spec, DIGITS) if isinstance(spec, float) else spec
 
 
 def _rounded_covariance(C: list[list[float]]) -> list[list[float]]:
-    """Covariances are made a little smaller, so that rounding leaves no negative eigenvalue."""
-    smaller = np.asarray(C) * np.where(np.eye(len(C)) > 0, 1.0, 1.0 - ROUNDING)
-    return [[rounded(float(value)) for value in row] for row in smaller]
+    """Of a rounded Cholesky factor: so no eigenvalue becomes negative, and correlations near 1 stay so."""
+    values, vectors = np.linalg.eigh(np.asarray(C))
+    R: Array = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
+    L = np.array([[rounded(float(value), DIGITS) for value in row] for row in R.T])
+    return [[rounded(float(value), COVARIANCE_DIGITS) for value in row] for row in L @ L.T]
 
 
 def _cell(text: str) -> str:

@@ -19,6 +19,8 @@ from motet.model.model import BIASES
 from motet.privacy.ledger import Ledger
 
 MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
+MAX_SCALE_STEPS = 10_000  # of a control that chooses an output
+SALT_LETTERS, DIGEST_LETTERS = 32, 16  # of a pilot
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 STORE_URLS = '"sqlite:///file.db" or "postgresql+psycopg://…"'
 STORE_URL = re.compile(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*")
@@ -51,6 +53,14 @@ def _pair(value: Any) -> tuple[float, float]:
 def _wide(pair: tuple[float, float]) -> tuple[float, float]:
     _refuse_unless(pair[0] < pair[1])
     return pair
+
+
+def _scale(value: Any) -> tuple[float, float, float]:
+    _refuse_unless(isinstance(value, list) and len(value) == 3)
+    low, high, step = map(_number, value)
+    _refuse_unless(low < high and 0 < step <= high - low)
+    _refuse_unless(high - low <= MAX_SCALE_STEPS * step)
+    return low, high, step
 
 
 def _positive(pair: tuple[float, float]) -> tuple[float, float]:
@@ -86,6 +96,11 @@ def _duration(value: Any) -> timedelta:
     if match is None:
         raise ValueError
     return timedelta(**{UNITS[match[2]]: int(match[1])})
+
+
+def _hexadecimal(text: str, letters: int) -> str:
+    _refuse_unless(re.fullmatch(rf"[0-9a-f]{{{letters}}}", text) is not None)
+    return text
 
 
 def _origin(text: str) -> str:
@@ -167,6 +182,18 @@ class TableSection(Section):
     client: Line = Field(default="client", description="the column that names each row's client")
     target: Line = Field(default="y", description="the column of outputs")
     name: Line = Field(default="name", description="the column of the items' names, if there is a catalogue")
+
+
+class Output(Section):
+    """The output as people read and give it; ``limits`` are what may be sent, and may be wider than its scale."""
+
+    name: Line | None = Field(default=None, description='a name such as "rating"; else it is that of table.target')
+    unit: Line | None = Field(default=None, description='a unit such as "mg/L"')
+    scale: Annotated[tuple[float, float, float], PlainValidator(_scale)] | None = Field(
+        default=None,
+        description="[lowest, highest, step], as people give outputs, such as [1.0, 5.0, 0.5]; "
+        f"at most {MAX_SCALE_STEPS} steps",
+    )
 
 
 class Grid(Section):
@@ -255,6 +282,21 @@ class Release(Section):
         return self.every.total_seconds()
 
 
+class PilotSection(Section):
+    """The clients whose rows the settings come from: a digest of each, of the salt and its name."""
+
+    clients: int = Field(ge=1, description="a whole number from 1, how many digests there are")
+    share: Annotated[Number, Field(gt=0, le=1)] = Field(description="a number above 0 and at most 1")
+    salt: Annotated[str, AfterValidator(lambda text: _hexadecimal(text, SALT_LETTERS))] = Field(
+        description=f"{SALT_LETTERS} hexadecimal digits"
+    )
+    joins: bool = Field(default=False, description="true or false")
+    digests: Annotated[
+        tuple[Annotated[str, AfterValidator(lambda text: _hexadecimal(text, DIGEST_LETTERS))], ...],
+        BeforeValidator(_listed),
+    ] = Field(description=f"a list of texts of {DIGEST_LETTERS} hexadecimal digits each, as motet init writes it")
+
+
 class Store(Section):
     url: Annotated[str, AfterValidator(_url)] | None = Field(default=None, description=STORE_URLS)
 
@@ -286,9 +328,11 @@ class File(Section):
     model: ModelSection = Field(description="a section with alpha, lam, common and individual")
     inputs: Inputs = Field(description="a section with columns, a catalogue or a dimension")
     table: TableSection = Field(default_factory=TableSection, description="a section")
+    output: Output = Field(default_factory=Output, description="a section")
     basis: BasisSection = Field(default_factory=BasisSection, description="a section")
     limits: Limits = Field(default_factory=Limits, description="a section")
     release: Release = Field(default_factory=Release, description="a section")
+    pilot: PilotSection | None = Field(default=None, description="a section that motet init --from writes")
     store: Store = Field(default_factory=Store, description="a section")
     server: Server = Field(default_factory=Server, description="a section")
 

@@ -7,7 +7,7 @@ defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +31,20 @@ from motet.privacy.mechanism import Mechanism
 from motet.study.file import blaming, check_points, one_line, parse, read_text
 from motet.study.pins import RELEASED, Since, contradiction, not_fixed, pinned, terms
 from motet.study.range import largest_input
-from motet.study.schema import FILE_URL, BasisSection, File, Inputs, Limits, Release, Server, TableSection
+from motet.study.schema import (
+    FILE_URL,
+    BasisSection,
+    File,
+    Inputs,
+    Limits,
+    Output,
+    PilotSection,
+    Release,
+    Server,
+    TableSection,
+)
 from motet.study.spread import spread_points
-from motet.text import brief
+from motet.text import brief, count
 
 SIMULATED_INPUTS = 400  # spread between public bounds, for clients that a private study simulates
 MAX_POINTS_CHECKED = 100  # of the public points, when a study is loaded; the mechanism uses all of them
@@ -52,7 +63,9 @@ class Study:
     release: Release
     server: Server
     table: TableSection
+    output: Output
     store_url: str = field(repr=False)  # may have a password
+    pilot: PilotSection | None = field(default=None, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -71,12 +84,18 @@ class Study:
                 release=file.release,
                 server=file.server,
                 table=file.table,
+                output=file.output,
                 store_url=store_url(file.store.url or f"sqlite:///{path.stem}.db", path.parent),
+                pilot=file.pilot,
             )
             study._check_length()
             if study.private:
                 study._check_private()
         return study
+
+    @property
+    def output_name(self) -> str:
+        return self.output.name or self.table.target
 
     @property
     def private(self) -> bool:
@@ -113,6 +132,13 @@ class Study:
             f"expected at most {most} in {study}, got {sent}; more need {needs} and a fixed basis",
             where="limits.examples_per_client",
         )
+
+    @property
+    def settings_source(self) -> dict[str, Any]:
+        """Where the settings come from, which everybody may read: without names or digests."""
+        if self.pilot is None:
+            return {"source": "file"}
+        return {"source": "pilot", "clients": self.pilot.clients, "joins": self.pilot.joins}
 
     # --- private releases ---
 
@@ -164,7 +190,12 @@ class Study:
     def pinned(self) -> str:
         """Policy, budget, model, basis, inputs and limits, in one canonical text."""
         return pinned(
-            self.model, dimension=self.dimension, bounds=self.bounds, limits=self.limits, release=self.release
+            self.model,
+            dimension=self.dimension,
+            bounds=self.bounds,
+            limits=self.limits,
+            release=self.release,
+            pilot=self.pilot,
         )
 
     @property
@@ -182,6 +213,14 @@ class Study:
     def not_fixed(self, since: Since) -> str:
         """What an edited study file may still change, and until when, in one line; empty if nothing."""
         return not_fixed(self.release.policy, since)
+
+
+def settings_words(source: Mapping[str, Any]) -> str:
+    """Where settings come from, by ``settings_source``."""
+    if source["source"] != "pilot":
+        return "from the study file"
+    part = "who take part too, and ε does not cover that" if source["joins"] else "who take no part"
+    return f"from a pilot of {count(source['clients'], 'client')}, {part}"
 
 
 def public_points(model: Model, bounds: Sequence[Sequence[float]] | None) -> Array | None:

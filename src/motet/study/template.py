@@ -20,6 +20,7 @@ from motet.errors import InvalidStudy
 from motet.files import check_new, writing
 from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
+from motet.study.scale import Scale, even_scale
 from motet.study.study import Study
 
 MAX_COMMENT_LETTERS = 70  # behind a value; a longer comment goes above it
@@ -89,9 +90,9 @@ def rounded(number: float, digits: int = 4) -> float:
     return float(f"{number:.{digits}g}")
 
 
-def rounded_share(share: float) -> float:
+def rounded_share(share: float, digits: int = 4) -> float:
     """A number from 0 to 1, rounded so that neither it nor what is left of 1 changes: 0.99999 leaves 0.00001, not 0."""
-    return rounded(share) if share < 0.5 else round(1 - rounded(1 - share), 15)
+    return rounded(share, digits) if share < 0.5 else round(1 - rounded(1 - share, digits), 15)
 
 
 # --- what every study file has ---
@@ -102,7 +103,9 @@ COMMENTS = {
     "inputs": 'columns; or catalogue = "items.csv", with normalise; or dimension = 2, with bounds',
     "table": "columns of clients' tables that are not inputs",
     "basis": "growing (exact only), landmarks, eigen (rank), features (linear); of points, a grid, or spread = 100",
+    "output": "as people read and give it",
     "limits": "public; examples outside them are refused",
+    "pilot": "whose rows all settings above come from, if they come from a table",
 }
 KERNEL_LIST = f"Kernels: {', '.join(KERNELS)}, and {', '.join(COMPOSITES)} of others; columns = [...] chooses inputs."
 
@@ -122,6 +125,15 @@ def promise(policy: Policy, epsilon: float, releases: int, every: str, *, exampl
         "per": Entry("study", 'the study ends after them; "client": each client leaves after that many'),
         "examples": examples,
         "center": center,
+    }
+
+
+def output(name: str, scale: Scale) -> dict[str, Entry]:
+    """The section of the output."""
+    return {
+        "name": Entry(name),
+        "# unit": Entry("mg/L"),
+        "scale": Entry(list(scale), "lowest, highest, step: where the page's controls go; limits may be wider"),
     }
 
 
@@ -203,6 +215,7 @@ class Draft:
                 "target": Entry("y", "the output"),
                 "name": Entry("name", "of an item, if there is a catalogue"),
             },
+            "output": output("y", even_scale(*sorted(self.y))),
             "basis": self._basis(items),
             "limits": {
                 "y": Entry(list(self.y)),

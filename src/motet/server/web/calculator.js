@@ -13,6 +13,14 @@ worker.onmessage = (/** @type {MessageEvent} */ { data: { id, result, error } })
   else one?.reject(new Error(error));
 };
 
+/** A worker that broke answers nothing more. @param {Event} event */
+worker.onerror = (event) => {
+  event.preventDefault();
+  for (const { reject } of waiting.values()) reject(new Error("the computation stopped: open this page again"));
+  waiting.clear();
+  note();
+};
+
 /** @typedef {{version: number, policy: string, digest: string, dimension: number, names: string[] | null, columns: any[] | null, landmarks: number[][]}} Release */
 /** @typedef {{mean: Float64Array, std: Float64Array | null}} Prediction */
 /** @typedef {{average: Prediction, own: Prediction | null, influence: {rows: number, data: Float64Array} | null}} Answer */

@@ -8,7 +8,7 @@
 import { element, picture } from "./dom.js";
 import { number } from "./words.js";
 
-/** @typedef {{label: string, kind: "average" | "own", style: number, x: number[], mean: Float64Array, std: Float64Array | null}} Series */
+/** @typedef {{label: string, kind: "average" | "own", style: number | null, x: number[], mean: Float64Array, std: Float64Array | null}} Series */
 /** @typedef {{value: number, text: string}} Tick */
 /** @typedef {{low: number, high: number, pixel: (value: number) => number}} Axis */
 
@@ -33,7 +33,7 @@ export function ticks(low, high, about) {
 /**
  * Curves with their bands over one input, and own examples as dots.
  * @param {{
- *   series: Series[], dots: {x: number, y: number}[], xTitle: string, yTitle: string,
+ *   series: Series[], dots: {x: number, y: number, faint?: boolean}[], xTitle: string, yTitle: string,
  *   xText: (value: number) => string, xTicks: (low: number, high: number, about: number) => Tick[], width: number,
  *   summary: string,
  * }} chart
@@ -59,11 +59,16 @@ export function curves({ series, dots, xTitle, yTitle, xText, xTicks, width, sum
     label((left + width - right) / 2, height - 6, xTitle, "middle", "title"),
     picture("text", { transform: `translate(13 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle", class: "title" }, yTitle),
     ...series.map((one) => band(one, X, Y)),
-    ...series.map((one) => picture("path", { d: path(one.x, one.mean, X, Y), class: `curve ${one.kind} style-${one.style}` })),
-    ...dots.map((dot) => picture("circle", { cx: X.pixel(dot.x), cy: Y.pixel(dot.y), r: 4.5, class: "dot" })),
+    ...series.map((one) => picture("path", { d: path(one.x, one.mean, X, Y), class: `curve ${look(one)}` })),
+    ...dots.map((dot) => picture("circle", { cx: X.pixel(dot.x), cy: Y.pixel(dot.y), r: 4.5, class: dot.faint ? "dot faint" : "dot" })),
   );
   svg.append(reading(svg, series, X, Y, top, height - bottom, xText));
-  return element("div", { class: "drawing" }, legend(series, dots.length), svg);
+  return element("div", { class: "drawing" }, legend(series, dots), svg);
+}
+
+/** The classes of a curve: one of several that are compared has a colour of its own. @param {Series} one */
+function look({ kind, style }) {
+  return style === null ? kind : `${kind} compared style-${style}`;
 }
 
 /** The lowest and the highest of a band. @param {Series} one */
@@ -73,12 +78,13 @@ function extremes({ mean, std }) {
 }
 
 /** @param {Series} one @param {Axis} X @param {Axis} Y */
-function band({ x, mean, std, kind, style }, X, Y) {
+function band(one, X, Y) {
+  const { x, mean, std } = one;
   if (std === null) return null;
   const upper = mean.map((value, i) => value + Z * std[i]);
   const lower = mean.map((value, i) => value - Z * std[i]).reverse();
   const back = path([...x].reverse(), lower, X, Y).replace("M", "L");
-  return picture("path", { d: `${path(x, upper, X, Y)}${back}Z`, class: `band ${kind} style-${style}` });
+  return picture("path", { d: `${path(x, upper, X, Y)}${back}Z`, class: `band ${look(one)}` });
 }
 
 /** @param {ArrayLike<number>} x @param {Float64Array} y @param {Axis} X @param {Axis} Y */
@@ -99,7 +105,7 @@ function reading(svg, series, X, Y, top, bottom, xText) {
     const texts = series.map((one) => `${one.label}: ${number(one.mean[i])}${one.std === null ? "" : ` ± ${number(one.std[i])}`}`);
     group.replaceChildren(
       line(place, top, place, bottom, "cursor"),
-      ...series.map((one) => picture("circle", { cx: place, cy: Y.pixel(one.mean[i]), r: 3.5, class: `mark ${one.kind}` })),
+      ...series.map((one) => picture("circle", { cx: place, cy: Y.pixel(one.mean[i]), r: 3.5, class: `mark ${look(one)}` })),
       ...[xText(x[i]), ...texts].map((text, k) => label(place + (side === "end" ? -8 : 8), top + 14 + 16 * k, text, side, "value")),
     );
     group.setAttribute("visibility", "visible");
@@ -108,13 +114,13 @@ function reading(svg, series, X, Y, top, bottom, xText) {
   return group;
 }
 
-/** @param {Series[]} series @param {number} dots */
+/** @param {Series[]} series @param {{faint?: boolean}[]} dots */
 function legend(series, dots) {
   const entries = series.map((one) =>
-    element("span", { class: "entry" }, swatch(`curve ${one.kind} style-${one.style}`), one.label + (one.std === null ? "" : ", with 95 % band")),
+    element("span", { class: "entry" }, swatch(`curve ${look(one)}`), one.label + (one.std === null ? "" : ", with 95 % band")),
   );
   const mark = picture("svg", { viewBox: "0 0 24 12", class: "swatch", "aria-hidden": "true" }, picture("circle", { cx: 12, cy: 6, r: 4.5, class: "dot" }));
-  return element("p", { class: "legend" }, ...entries, dots ? element("span", { class: "entry" }, mark, "your examples") : null);
+  return element("p", { class: "legend" }, ...entries, dots.length ? element("span", { class: "entry" }, mark, dots.some((dot) => dot.faint) ? "your examples, faint at other values" : "your examples") : null);
 }
 
 /** @param {string} kind */

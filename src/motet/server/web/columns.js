@@ -66,10 +66,15 @@ export class Columns {
     this.columns = specs.map((spec) => new Column(spec));
   }
 
-  /** Of a model; `dimension` is the number of columns of one without names. @param {any} model @param {number} dimension */
+  /** Of a model, whose inputs have `dimension` numbers. @param {any} model @param {number} dimension */
   static of(model, dimension) {
     const unnamed = Array.from({ length: dimension }, (_, k) => ({ name: dimension === 1 ? "x" : `x[${k}]` }));
-    return new Columns(model.columns ?? unnamed);
+    const specs = model.columns ?? unnamed;
+    if (!Array.isArray(specs) || !specs.every(isColumn)) throw new Error("expected columns of inputs, each with a name");
+    const columns = new Columns(specs);
+    const width = columns.columns.reduce((total, column) => total + column.width, 0);
+    if (width !== dimension) throw new Error(`expected columns of ${dimension} numbers, got ${width}`);
+    return columns;
   }
 
   /** The row that kernels read, of one number for each column. @param {number[]} numbers */
@@ -87,6 +92,18 @@ export class Columns {
       return column.values.length ? part.indexOf(Math.max(...part)) : part[0];
     });
   }
+}
+
+/** Whether a value of JSON describes a column. @param {any} spec */
+function isColumn(spec) {
+  const { name, unit = "", since = "2000-01-01", values = [], bounds = [0, 1], quantiles = [0, 1, 2, 3, 4] } = spec ?? {};
+  const texts = [name, unit, since, ...(Array.isArray(values) ? values : [null])];
+  return texts.every((text) => typeof text === "string") && !Number.isNaN(Date.parse(since)) && isList(bounds, 2) && isList(quantiles, 5);
+}
+
+/** @param {any} list @param {number} length */
+function isList(list, length) {
+  return Array.isArray(list) && list.length === length;
 }
 
 /** A finite number, or null. @param {string} text */

@@ -55,6 +55,23 @@ export async function json(path, options) {
   return (await request(path, options)).json();
 }
 
+/** What a response has, refused as soon as it is too long. @param {Response} response @param {number} limit in bytes */
+export async function bytes(response, limit) {
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  const chunks = [];
+  let size = 0;
+  const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return new Blob(chunks).arrayBuffer();
+    chunks.push(value);
+    if ((size += value.length) > limit) {
+      void reader.cancel();
+      throw new Error(`expected at most ${limit} bytes, got more`);
+    }
+  }
+}
+
 const FIRST_PAUSE = 1000; // milliseconds before the stream is opened again,
 const LONGEST_PAUSE = 30_000; // doubled each time
 

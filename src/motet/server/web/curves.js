@@ -2,20 +2,22 @@
  * The chart of numeric inputs: the average, and the visitor's own function over it, along one input.
  *
  * With several inputs one selector chooses the input of the horizontal axis and another the input whose values are
- * compared; the others stay at a middle value, which is written beside the chart.
+ * compared. Every input has a control, preset to the visitor's last example: the curve is drawn there, and the answer at
+ * exactly these values stands below it.
  */
 
 import { predict } from "./calculator.js";
 import { curves, ticks } from "./charts.js";
 import { element, fill } from "./dom.js";
-import { state, target } from "./state.js";
+import { outputTitle } from "./output.js";
+import { state } from "./state.js";
 import { number } from "./words.js";
 
 /** @typedef {import("./columns.js").Column} Column */
 /** @typedef {{numbers: number[], y: number}} Example of one number for each column */
 
 const POINTS = 160; // of a curve
-const COMPARED = 4; // values of a category
+const COMPARED = 8; // values of a category, each with a colour of the style sheet
 const NARROW = 340; // pixels of a chart, at least
 
 export class CurvePanel {
@@ -30,11 +32,16 @@ export class CurvePanel {
     this.id = id;
     this.along = 0;
     this.compared = -1;
+    /** The numbers of the controls, and what they were preset from. @type {number[]} */
+    this.at = [];
+    this.preset = "";
     this.selectors = element("div", { class: "selectors" });
+    this.controls = element("div", { class: "fields" });
+    this.answer = element("p", { class: "answer", role: "status" });
     this.chart = element("div", { class: "chart-place" });
     this.note = element("p", { class: "note" });
     this.numbers = element("details", { class: "numbers" }, element("summary", {}, "The numbers"));
-    this.root = element("div", { class: "curve-panel" }, this.selectors, this.chart, this.note, this.numbers);
+    this.root = element("div", { class: "curve-panel" }, this.selectors, this.chart, this.note, this.controls, this.answer, this.numbers);
     this.turn = 0;
     new ResizeObserver(() => this.#isShown && this.#width !== this.drawn && void this.draw()).observe(this.chart);
     this.drawn = 0;
@@ -61,39 +68,87 @@ export class CurvePanel {
     this.#select(columns);
     this.drawn = this.#width;
     const xs = grid(columns, this.along, this.#all);
-    const middle = columns.map((column, k) => {
-      const value = column.values.length ? 0 : (column.median ?? mean(range(columns, k, this.#all)));
-      return column.since === null ? value : Math.round(value);
-    });
+    this.#preset(columns);
+    const here = this.at;
     const series = [];
+    let answer = null;
     for (const [style, value] of this.#values(columns).entries()) {
       const at = xs.map((x) => {
-        const numbers = middle.map((one, k) => (k === this.along ? x : k === this.compared ? value : one));
+        const numbers = here.map((one, k) => (k === this.along ? x : k === this.compared ? value : one));
         return release.inputs.expand(numbers);
       });
-      const answer = await predict({ at, examples: this.#asRows(), coefficients: this.coefficients });
+      at.push(release.inputs.expand(here));
+      answer = await predict({ at, examples: this.#asRows(), coefficients: this.coefficients });
       if (turn !== this.turn) return;
       const suffix = this.compared < 0 ? "" : `, ${columns[this.compared].name} = ${shown(columns[this.compared], value)}`;
-      series.push({ label: `average${suffix}`, kind: /** @type {const} */ ("average"), style, x: xs, ...answer.average });
-      if (answer.own !== null) series.push({ label: `you${suffix}`, kind: /** @type {const} */ ("own"), style, x: xs, ...answer.own });
+      const colour = this.compared < 0 ? null : style;
+      series.push({ label: `average${suffix}`, kind: /** @type {const} */ ("average"), style: colour, x: xs, ...first(answer.average, xs.length) });
+      if (answer.own !== null) series.push({ label: `you${suffix}`, kind: /** @type {const} */ ("own"), style: colour, x: xs, ...first(answer.own, xs.length) });
     }
     series.sort((a, b) => Number(a.kind === "own") - Number(b.kind === "own"));
-    const dots = this.#all.map(({ numbers, y }) => ({ x: numbers[this.along], y }));
+    const drawn = [this.along, this.compared];
+    const dots = this.#all.map(({ numbers, y }) => ({ x: numbers[this.along], y, faint: numbers.some((one, k) => !drawn.includes(k) && one !== here[k]) }));
     const column = columns[this.along];
     const own = series.some((one) => one.kind === "own");
-    const summary = `${target()} along ${column.name}: the average${own ? " and your own curve" : ""}, with 95 % bands; the numbers are below`;
+    const summary = `${outputTitle()} along ${column.name}: the average${own ? " and your own curve" : ""}, with 95 % bands; the numbers are below`;
     const text = (/** @type {number} */ value) => shown(column, value);
-    fill(this.chart, curves({ series, dots, xTitle: column.title, yTitle: target(), xText: text, xTicks: marks(column), width: this.drawn, summary }));
-    const others = columns.map((_, k) => k).filter((k) => k !== this.along && k !== this.compared);
-    fill(this.note, others.length ? `Here ${others.map((k) => `${columns[k].name} = ${shown(columns[k], middle[k])}`).join(", ")}.` : "");
+    fill(this.chart, curves({ series, dots, xTitle: column.title, yTitle: outputTitle(), xText: text, xTicks: marks(column), width: this.drawn, summary }));
+    const values = columns[this.compared]?.values.length ?? 0;
+    fill(this.note, values > COMPARED ? `${COMPARED} of the ${values} values of ${columns[this.compared].name} are drawn, the one that is chosen below among them.` : "");
+    if (answer !== null) this.#say(columns, answer);
     this.#list(series, column);
+  }
+
+  /** Controls at the last example; before the first one, at a middle value. @param {Column[]} columns */
+  #preset(columns) {
+    const last = this.#all.at(-1)?.numbers ?? null;
+    const preset = JSON.stringify([last, columns.map((column) => [column.name, column.values])]);
+    if (preset === this.preset) return;
+    this.preset = preset;
+    this.at = last ?? columns.map((column, k) => {
+      const value = column.values.length ? 0 : (column.median ?? mean(range(columns, k, [])));
+      return column.since === null ? value : Math.round(value);
+    });
+    fill(this.controls, ...columns.map((column, k) => this.#control(column, k)));
+  }
+
+  /** @param {Column} column @param {number} k */
+  #control(column, k) {
+    const id = `${this.id}-at-${k}`;
+    const value = column.isNumeric ? String(Number(Number(column.cell(this.at[k])).toPrecision(6))) : column.cell(this.at[k]);
+    const change = (/** @type {any} */ event) => {
+      try {
+        const moved = column.number(event.target.value);
+        this.at = this.at.map((one, place) => (place === k ? moved : one));
+        void this.draw();
+      } catch (error) {
+        fill(this.answer, `${column.name}: ${/** @type {Error} */ (error).message}`);
+      }
+    };
+    const attributes = { id, change, "aria-label": `Answer at ${column.title}` };
+    const control = column.values.length
+      ? element("select", attributes, ...column.values.map((one) => element("option", { selected: one === value }, one)))
+      : element("input", { ...attributes, value, autocomplete: "off", size: column.since === null ? 8 : 12 });
+    return element("span", { class: "field" }, element("label", { for: id }, column.title), control);
+  }
+
+  /** The answer at the controls' values. @param {Column[]} columns @param {import("./calculator.js").Answer} answer whose last row is there */
+  #say(columns, { average, own }) {
+    const where = columns.map((column, k) => `${column.name} ${shown(column, this.at[k])}${column.unit ? ` ${column.unit}` : ""}`).join(", ");
+    const value = (/** @type {import("./calculator.js").Prediction} */ { mean: means, std }) => {
+      const [at, deviation] = [means[means.length - 1], std?.[means.length - 1]];
+      return element("strong", { "data-mean": at, "data-std": deviation }, number(at) + (deviation === undefined ? "" : ` ± ${number(deviation)}`));
+    };
+    const parts = own === null ? [`the average ${outputTitle()} is `, value(average)] : [`your ${outputTitle()} is `, value(own), ", the average's ", value(average)];
+    fill(this.answer, `At ${where}: `, ...parts, ".");
   }
 
   /** The values of the compared input, or one that is not used. @param {Column[]} columns */
   #values(columns) {
     if (this.compared < 0) return [0];
     const { values } = columns[this.compared];
-    if (values.length) return values.slice(0, COMPARED).map((_, place) => place);
+    const chosen = this.at[this.compared];
+    if (values.length) return values.map((_, place) => place).filter((place) => place === chosen || place < COMPARED - Number(chosen >= COMPARED));
     const [low, high] = range(columns, this.compared, this.#all);
     return [low, (low + high) / 2, high];
   }
@@ -179,6 +234,11 @@ function grid(columns, k, examples) {
   const [low, high] = range(columns, k, examples);
   if (columns[k].values.length) return columns[k].values.map((_, place) => place);
   return Array.from({ length: POINTS }, (_, i) => low + ((high - low) * i) / (POINTS - 1));
+}
+
+/** The first rows of a prediction. @param {import("./calculator.js").Prediction} prediction @param {number} count */
+function first({ mean: means, std }, count) {
+  return { mean: means.subarray(0, count), std: std?.subarray(0, count) ?? null };
 }
 
 /** @param {[number, number]} pair */

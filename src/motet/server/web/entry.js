@@ -7,6 +7,7 @@
 import { Columns, number } from "./columns.js";
 import { json } from "./connection.js";
 import { element } from "./dom.js";
+import { outputTitle } from "./output.js";
 import { state, target } from "./state.js";
 import { read } from "./table.js";
 
@@ -92,7 +93,7 @@ export function fields(prefix, given) {
   const asked = known.names !== null
     ? [field(prefix, "name", "name", [], given?.cells.name, known.names)]
     : known.inputs.columns.map((column) => field(prefix, column.name, column.title, column.values, given?.cells[column.name]));
-  return [...asked, field(prefix, target(), target(), [], given === undefined ? "" : String(given.y))];
+  return [...asked, field(prefix, target(), outputTitle(), [], given === undefined ? "" : String(given.y))];
 }
 
 /** @param {string} prefix @param {string} name @param {string} title @param {string[]} values @param {string} [value] @param {string[]} [suggestions] */

@@ -34,11 +34,11 @@ export function start() {
   });
   byId("mine-save").addEventListener("click", () => save("my-data.csv", csv()));
   byId("mine-forget").addEventListener("click", () => void attempt(forget));
-  onChange("release", () => void attempt(draw));
+  onChange("release", () => void attempt(draw, "mine-unread"));
 }
 
 export function appear() {
-  void attempt(draw);
+  void attempt(draw, "mine-unread");
 }
 
 /** @param {string} token */
@@ -72,15 +72,20 @@ function call(path, options = {}) {
   return json(path, { token: state.token, ...options });
 }
 
-/** Do something, and show why it failed. @param {() => Promise<void>} what */
-async function attempt(what) {
-  fill(byId("mine-error"));
+/**
+ * Do something, and show why it failed: what the visitor asked for in `mine-error`, until the visitor asks for something
+ * else; what the page draws by itself in `mine-unread`.
+ * @param {() => Promise<void>} what @param {string} place
+ */
+async function attempt(what, place = "mine-error") {
+  fill(byId(place));
+  if (place === "mine-error") fill(byId("mine-done"));
   try {
     await what();
   } catch (error) {
     const { message, status } = /** @type {import("./connection.js").Refusal} */ (error);
     if (status === 401) leave();
-    fill(byId("mine-error"), status === 401 ? "This token is not valid: it is mistyped, was revoked, or its client is gone." : message);
+    fill(byId(place), status === 401 ? "This token is not valid: it is mistyped, was revoked, or its client is gone." : message);
   }
 }
 
@@ -94,7 +99,7 @@ async function reload() {
   }
   stored = all.map((one) => ({ ...fromBody(one), id: one.id, noise: one.noise }));
   list();
-  await draw();
+  await attempt(draw, "mine-unread");
 }
 
 // --- changes ---
@@ -121,11 +126,11 @@ async function replace(one, form) {
 }
 
 async function forget() {
-  const text = `You and your ${count(stored.length, "example")} are deleted, your token opens nothing any more, and no later release has anything of you. Releases that are out stay. This cannot be undone.`;
+  const text = `You and your ${count(stored.length, "example")} are deleted, your token opens nothing any more, and no later release has anything of you. ${state.study?.policy === "exact" ? "The server gives out a release that has it no longer than until the next one is computed, but copies elsewhere stay." : "Releases that are out stay."} This cannot be undone.`;
   if (!(await confirmed("Forget me?", text, "Forget me"))) return;
   const { removed, erased, note } = await call("/v1/me", { method: "DELETE" });
   leave();
-  fill(byId("mine-error"), `${count(removed, "example")} deleted. ${erased ? "Their bytes have left the server's files." : note}`);
+  fill(byId("mine-done"), `${count(removed, "example")} deleted. ${erased ? "Nothing of them is in the server's files." : note}`);
 }
 
 function csv() {

@@ -36,7 +36,7 @@ export function start() {
 }
 
 export function appear() {
-  if (token !== null) void attempt(look);
+  if (token !== null) void attempt(look, "operator-unread");
 }
 
 /** @param {string} given */
@@ -47,7 +47,7 @@ async function enter(given) {
     byId("operator-sign-in").hidden = true;
     byId("operator-parts").hidden = false;
     await look();
-    timer = setInterval(() => byId("operator").clientWidth && void attempt(look), EVERY);
+    timer = setInterval(() => byId("operator").clientWidth && void attempt(look, "operator-unread"), EVERY);
   });
   if (byId("operator-parts").hidden) token = null;
 }
@@ -67,15 +67,19 @@ function call(path, options = {}) {
   return json(path, { token, ...options });
 }
 
-/** @param {() => Promise<void>} what */
-async function attempt(what) {
-  fill(byId("operator-error"));
+/**
+ * Do something, and show why it failed: what the operator asked for in `operator-error`, until the operator asks for
+ * something else; a look that the page takes by itself in `operator-unread`.
+ * @param {() => Promise<void>} what @param {string} place
+ */
+async function attempt(what, place = "operator-error") {
+  fill(byId(place));
   try {
     await what();
   } catch (error) {
     const { message, status } = /** @type {import("./connection.js").Refusal} */ (error);
     if (status === 401) leave();
-    fill(byId("operator-error"), status === 401 ? "This token is not valid." : message);
+    fill(byId(place), status === 401 ? "This token is not valid." : message);
   }
 }
 

@@ -10,8 +10,9 @@ import { onRequest, requests } from "./connection.js";
 import { CurvePanel } from "./curves.js";
 import { byId, element, fill, save } from "./dom.js";
 import { fields, fits, fromForm, fromTable, inputNames, inputText, numbers } from "./entry.js";
+import { outputScale } from "./output.js";
 import { averageList, newcomers, order, ownList, scale } from "./ranking.js";
-import { onChange, state, target } from "./state.js";
+import { absence, onChange, state, target } from "./state.js";
 import { write } from "./table.js";
 import { clock, count, number } from "./words.js";
 
@@ -44,6 +45,8 @@ export function start() {
     list();
     void draw();
   });
+  onChange("study", showAbsence);
+  onChange("trouble", showAbsence);
   onRequest(showRequests);
   showRequests();
 }
@@ -173,23 +176,18 @@ function suggest() {
   const fitting = names.filter((name) => !rated.has(name) && name.toLowerCase().includes(query));
   fitting.sort((a, b) => Number(b.toLowerCase().startsWith(query)) - Number(a.toLowerCase().startsWith(query)));
   const buttons = fitting.slice(0, SUGGESTIONS).map((name) =>
-    element("li", {}, element("button", { type: "button", class: "suggestion", click: () => choose(name) }, name)));
+    element("li", {}, element("button", { type: "button", class: "suggestion", click: () => void choose(name) }, name)));
   fill(byId("own-suggestions"), ...buttons);
   const more = fitting.length - buttons.length;
   fill(byId("own-fitting"), fitting.length === 0 ? "No item has these letters." : more > 0 ? `and ${more} more: type some letters` : "");
 }
 
-/** Between which a rating can be: the study's limits, else where the average's are. @returns {[number, number]} */
-function ratingRange() {
-  const [low, high] = state.study?.limits.y ?? [Math.floor(usual[0]), Math.ceil(usual[1])];
-  const values = examples.map((one) => one.y);
-  return [Math.min(low, ...values), Math.max(high, ...values)];
-}
-
-/** @param {string} name */
-function choose(name) {
-  const [low, high] = ratingRange();
-  rate(name, Math.round(10 * (low + 0.8 * (high - low))) / 10);
+/** A new item has the average's own rating, so that nothing moves until the visitor moves it. @param {string} name */
+async function choose(name) {
+  const { average } = await predict({ at: "catalogue" });
+  const { low, high } = ratingScale();
+  const y = average.mean[/** @type {string[]} */ (state.release?.names).indexOf(name)];
+  rate(name, Math.min(Math.max(y, low), high));
   /** @type {HTMLInputElement} */ (byId("own-search")).value = "";
   suggest();
   /** @type {HTMLElement | null} */ (byId("own-list").querySelector("li:last-child input"))?.focus();
@@ -208,24 +206,33 @@ function list() {
   byId("own-none").hidden = examples.length > 0;
 }
 
+function ratingScale() {
+  return outputScale(usual, examples.map((one) => one.y));
+}
+
 /** @param {typeof examples[number]} example @param {number} k */
 function slider(example, k) {
-  const [low, high] = ratingRange();
+  const { low, high, step } = ratingScale();
   const text = element("output", { class: "value", for: `own-rating-${k}` }, number(example.y));
   const input = (/** @type {any} */ event) => {
     fill(text, number(Number(event.target.value)));
     rate(example.cells.name, Number(event.target.value));
   };
-  const range = element("input", { type: "range", id: `own-rating-${k}`, min: low, max: high, step: (high - low) / 200, "aria-label": `Your rating of ${example.cells.name}`, input });
+  const range = element("input", { type: "range", id: `own-rating-${k}`, min: low, max: high, step, "aria-label": `Your rating of ${example.cells.name}`, input });
   range.value = String(example.y);
   return element("span", { class: "rating" }, range, text);
+}
+
+function showAbsence() {
+  byId("own-empty").hidden = state.release !== null;
+  byId("own-parts").hidden = state.release === null;
+  fill(byId("own-empty"), state.release === null ? absence() : "");
 }
 
 async function draw() {
   const { release } = state;
   const place = byId("own-result");
-  byId("own-empty").hidden = release !== null;
-  byId("own-parts").hidden = release === null;
+  showAbsence();
   if (release === null || !byId("try").clientWidth) return;
   const usable = examples.filter(fits);
   try {

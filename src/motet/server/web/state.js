@@ -5,11 +5,13 @@
 
 import { load } from "./calculator.js";
 import { Columns } from "./columns.js";
-import { Refusal, json, news, request } from "./connection.js";
+import { Refusal, bytes, json, news, request } from "./connection.js";
 
 /** @typedef {import("./calculator.js").Release & {inputs: Columns}} LoadedRelease */
-/** @typedef {{name: string, policy: "exact" | "private", dimension: number, bounds: number[][] | null, limits: {y: [number, number] | null, noise: [number, number], examples_per_client: number}, version: number, next_release: number | null, budget: Budget | null, refused: string | null, table?: {target: string}}} Study */
+/** @typedef {{name: string, policy: "exact" | "private", dimension: number, bounds: number[][] | null, limits: {y: [number, number] | null, noise: [number, number], examples_per_client: number}, version: number, withdrawn: string | null, next_release: number | null, budget: Budget | null, refused: string | null, table?: {target: string}, output?: {name: string, unit: string | null, scale: [number, number, number] | null}, settings?: {source: string, clients?: number, joins?: boolean}}} Study */
 /** @typedef {{epsilon: number, delta: number, per: string, releases: number, made: number, spent: number, left: number}} Budget */
+
+const MAX_RELEASE_BYTES = 2 ** 28; // of which a browser can still compute
 
 const events = new EventTarget();
 
@@ -41,6 +43,14 @@ export function target() {
   return state.study?.table?.target ?? "y";
 }
 
+/** Why there is no release to show, in words. */
+export function absence() {
+  if (state.trouble !== null) return "No release is loaded: see above.";
+  if (state.study === null) return "The study is being loaded.";
+  if (state.study.version === 0) return "There is no release yet. You can try as soon as the first one is here.";
+  return `Release ${state.study.version} is being downloaded.`;
+}
+
 /** Follow the study for as long as the page is open. */
 export async function follow() {
   await refresh().catch(troubled);
@@ -64,8 +74,7 @@ async function update(version) {
 }
 
 async function download() {
-  const data = await (await request("/v1/disclosed", { token: state.token })).arrayBuffer();
-  const release = await load(data);
+  const release = await load(await bytes(await request("/v1/disclosed", { token: state.token }), MAX_RELEASE_BYTES));
   const columns = Columns.of(release, release.dimension);
   state.release = { ...release, inputs: columns };
   changed("release");

@@ -4,8 +4,9 @@ import { predict } from "./calculator.js";
 import { gauge } from "./charts.js";
 import { CurvePanel } from "./curves.js";
 import { byId, element, fill } from "./dom.js";
+import { outputTitle } from "./output.js";
 import { averageList, scale } from "./ranking.js";
-import { onChange, state, target } from "./state.js";
+import { absence, onChange, state } from "./state.js";
 import { clock, count, duration, number } from "./words.js";
 
 const panel = new CurvePanel("study");
@@ -29,22 +30,32 @@ function show() {
   document.title = study.name;
   fill(byId("name"), study.name);
   fill(byId("sentence"), sentence());
-  fill(byId("facts"), fact("Release", element("span", { id: "release" })), fact("Next release", element("span", { id: "next" })), fact("Policy", policy()));
+  fill(byId("facts"), fact("Release", element("span", { id: "release" })), fact("Next release", element("span", { id: "next" })), fact("Policy", policy()), fact("Settings", settings()));
   fill(byId("privacy"), ...privacy());
   byId("empty").hidden = study.version !== 0;
   byId("average").hidden = study.version === 0;
+  byId("average-empty").hidden = state.release !== null;
+  fill(byId("average-empty"), state.release === null ? absence() : "");
   showTimes();
 }
 
 function sentence() {
   const { release } = state;
   const along = release === null || release.names !== null ? "" : ` along ${release.inputs.columns.map((column) => column.name).join(", ")}`;
-  const over = release?.names ? ` over ${count(release.names.length, "item")}` : ` of ${target()}${along}`;
+  const over = release?.names ? ` over ${count(release.names.length, "item")}` : ` of ${outputTitle()}${along}`;
   return `Many clients teach one shared average${over}, and each of them gets an estimate of its own. So can you, under “Try it”, without sending anything.`;
 }
 
 function policy() {
   return state.study?.policy === "private" ? "private: releases have noise" : "exact: releases have no noise";
+}
+
+/** Where the numbers of the model come from, which everybody may read. */
+function settings() {
+  const from = state.study?.settings;
+  if (from?.source !== "pilot") return "from the study file";
+  const part = from.joins ? "who take part too; ε does not cover that" : "who take no part";
+  return `from a pilot of ${count(from.clients ?? 0, "client")}, ${part}`;
 }
 
 /** @param {string} title @param {Node | string} content */
@@ -58,12 +69,14 @@ function showTimes() {
   if (study === null || release === null || next === null) return;
   const left = study.next_release === null ? null : study.next_release - Date.now() / 1000;
   const made = study.budget === null ? "" : ` of ${study.budget.releases}`;
-  fill(release, study.version === 0 ? "none yet" : study.budget?.per === "study" ? `${study.version}${made}` : `${study.version}`);
+  fill(release, study.withdrawn ? "withdrawn" : study.version === 0 ? "none yet" : study.budget?.per === "study" ? `${study.version}${made}` : `${study.version}`);
   if (left === null) fill(next, "none: the budget is spent");
   else if (left > 0.5) fill(next, `in ${duration(left)}`, element("small", {}, ` at ${clock(/** @type {number} */ (study.next_release))}`));
   else fill(next, "is being computed");
   if (study.version === 0)
-    fill(byId("empty"), left === null
+    fill(byId("empty"), study.withdrawn
+      ? "The release is withdrawn, since it had data that were removed. The next one appears here by itself."
+      : left === null
       ? "Nothing is released, and no release will come."
       : `Nothing is released yet. The first release is due at ${clock(/** @type {number} */ (study.next_release))}, and appears here by itself.`);
 }
@@ -91,13 +104,17 @@ async function draw() {
   const { release } = state;
   const place = byId("average-chart");
   if (release === null || !place.clientWidth) return;
-  if (release.names === null) {
-    if (!place.contains(panel.root)) fill(place, panel.root);
-    fill(byId("average-title"), `The average ${target()}`);
-    await panel.draw();
-    return;
+  try {
+    if (release.names === null) {
+      if (!place.contains(panel.root)) fill(place, panel.root);
+      fill(byId("average-title"), `The average ${outputTitle()}`);
+      await panel.draw();
+      return;
+    }
+    const { average } = await predict({ at: "catalogue" });
+    fill(byId("average-title"), "The average's top 20");
+    fill(place, averageList(release.names, average, scale(average)));
+  } catch (error) {
+    fill(place, element("p", { class: "warning" }, `No average: ${/** @type {Error} */ (error).message}`));
   }
-  const { average } = await predict({ at: "catalogue" });
-  fill(byId("average-title"), "The average's top 20");
-  fill(place, averageList(release.names, average, scale(average)));
 }

@@ -3,6 +3,7 @@
  * release, and examples; predictions come back.
  */
 
+import { Columns } from "./columns.js";
 import { Disclosed } from "./core/disclosed.js";
 import { Matrix } from "./core/matrix.js";
 
@@ -17,7 +18,7 @@ let last = null;
 const calls = {
   /** Read a release, and say what the page needs to know of it. @param {ArrayBuffer} data */
   load(data) {
-    release = new Disclosed(data);
+    release = read(data); // or the one that is there stays
     last = null;
     const { spec, dimension, version, policy, digest } = release;
     const { landmarks } = release.basis;
@@ -38,11 +39,24 @@ const calls = {
       examples !== null
         ? release.estimate(Matrix.of(examples.rows ?? items(examples.items ?? []), release.dimension), examples.y, examples.noise)
         : coefficients === null ? null : release.activeEstimate(coefficients);
+    if (!average.mean.every(Number.isFinite)) throw new Error("the release gives numbers that are not finite here");
     const influence = examples === null || estimate === null ? null : estimate.influence(points);
     const own = estimate === null ? null : estimate.predict(points);
     return { average, own, influence: influence === null ? null : { rows: influence.rows, data: influence.data } };
   },
 };
+
+/** @param {ArrayBuffer} data */
+function read(data) {
+  try {
+    const disclosed = new Disclosed(data);
+    Columns.of(disclosed.spec, disclosed.dimension);
+    return disclosed;
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    throw new Error(message.includes("release") ? message : `not a release: ${message}`);
+  }
+}
 
 /** The rows of some items: the index, then the features. @param {number[]} index */
 function items(index) {

@@ -7,7 +7,8 @@
 
 import { Matrix, add, apply, applyTransposed, dot, inverse, multiply, solveLower, solveLowerTransposed, sum } from "./matrix.js";
 import { Basis } from "./basis.js";
-import { unpack } from "./file.js";
+import { checkHeader, checkSizes } from "./check.js";
+import { expect, unpack } from "./file.js";
 import { kernelOf } from "./kernels.js";
 import { Factor, condition, spread } from "./posterior.js";
 import { Shift, Task, rowKey } from "./tasks.js";
@@ -20,7 +21,9 @@ export class Disclosed {
   /** @param {ArrayBuffer} data */
   constructor(data) {
     const { header, tensors } = unpack(data);
+    checkHeader(header);
     const spec = header.model;
+    checkSizes(spec, tensors);
     const { landmarks, A, Lambda } = tensors;
     this.spec = spec;
     /** @type {string} */
@@ -41,11 +44,12 @@ export class Disclosed {
     this.Lambda = Lambda;
     this.eta = tensors.eta.data;
     this.theta = tensors.theta.data;
-    if (Lambda.rows !== this.basis.size || this.theta.length !== this.basis.size || this.eta.length !== this.basis.size)
-      throw new Error("not a release: expected sums that fit the basis");
     this.factor = new Factor(Lambda, this.basis.rank, this.model.commonShare);
     /** The inputs that a growing basis was made of. */
     this.spanned = new Set([landmarks, tensors.redundant].flatMap((X) => rowsOf(X).map(rowKey)));
+    const first = this.points(landmarks.take(landmarks.rows ? [0] : []));
+    const numbers = [...first.mean, ...first.missed, ...first.V.data, ...this.individual.diag(first.X)];
+    expect(numbers.every(Number.isFinite), "kernels that fit the inputs");
   }
 
   /** Columns of an input. */

@@ -174,12 +174,14 @@ const STEP = 0.1; // of the integrals below: the trapezoidal rule is exact to ro
  * @param {number} z
  */
 function bessel(nu, z) {
+  if (z === Infinity) return 0;
   const factor = nu * Math.log(z) - nu * Math.LN2 - logGamma(nu);
   let total = 0;
   for (let k = 0; ; k++) {
     const t = k * STEP;
     const exponent = factor + nu * t - z * Math.cosh(t);
     total += (k === 0 ? 0.5 : 1) * Math.exp(exponent) * (1 + Math.exp(-2 * nu * t));
+    if (Number.isNaN(exponent)) return NaN;
     if (z * Math.sinh(t) > nu && exponent < -45) return total * STEP; // behind the maximum, and below rounding
   }
 }
