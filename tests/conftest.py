@@ -100,18 +100,18 @@ def _shared_database(postgres: Cluster) -> str:
 
 
 @pytest.fixture
-def empty_postgres(postgres: Cluster, _shared_database: str) -> Iterator[Callable[[], str]]:
-    """URLs of empty places for a study: schemas of one database, which are made much faster than databases."""
-    schemas: list[str] = []
+def empty_postgres(postgres: Cluster, _shared_database: str) -> Callable[[], str]:
+    """URLs of empty places for a study: schemas of one database, which are made much faster than databases.
+
+    They go with their cluster: to drop one waits for whoever still reads it, who may wait for the drop.
+    """
 
     def make() -> str:
-        schemas.append(f"study_{uuid4().hex}")
-        postgres.execute(f"CREATE SCHEMA {schemas[-1]}", _shared_database)
-        return f"{postgres.url(_shared_database)}?options=-csearch_path%3D{schemas[-1]}"
+        schema = f"study_{uuid4().hex}"
+        postgres.execute(f"CREATE SCHEMA {schema}", _shared_database)
+        return f"{postgres.url(_shared_database)}?options=-csearch_path%3D{schema}"
 
-    yield make
-    for schema in schemas:
-        postgres.execute(f"DROP SCHEMA {schema} CASCADE", _shared_database)
+    return make
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
