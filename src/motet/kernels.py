@@ -8,10 +8,12 @@ that uses it imports: the ``motet`` program knows those of this list only.
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -94,6 +96,33 @@ class Identity(StackKernel):
         return True
 
 
+class Covariance:
+    """C as it was given, checked, and L, when it is needed; neither may be written to."""
+
+    def __init__(self, given: Any) -> None:
+        C = numbers(given, "a covariance").copy()
+        if (
+            C.ndim != 2
+            or C.shape[0] != C.shape[1]
+            or not C.size
+            or not is_finite(C).all()
+            or not np.allclose(C, C.T, rtol=1e-12, atol=0)
+        ):
+            raise InvalidModel(f"Linear needs a finite symmetric covariance, got one of shape {C.shape}")
+        if np.linalg.eigvalsh(C)[0] < -1e-12 * np.trace(C):
+            raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
+        C.flags.writeable = False
+        self.given, self.C = given, C
+
+    @cached_property
+    def L(self) -> Array:
+        values, vectors = np.linalg.eigh(self.C)
+        upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
+        L = np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)
+        L.flags.writeable = False
+        return L
+
+
 class Linear(StackKernel):
     """k(x, x′) = (1, x)ᵀ C (1, x′): an intercept and slopes with covariance C, intercept first.
 
@@ -104,6 +133,7 @@ class Linear(StackKernel):
     def __init__(self, covariance: Any, covariance_bounds: Any = (1e-10, 1e10)) -> None:
         self.covariance = covariance
         self.covariance_bounds = covariance_bounds
+        self._checked: Covariance | None = None
 
     @property
     def hyperparameters(self) -> list[Any]:
@@ -125,7 +155,7 @@ class Linear(StackKernel):
     @theta.setter
     def theta(self, theta: Array) -> None:
         if not self._is_fixed:
-            L = np.zeros(self.C.shape)
+            L = np.zeros((len(self.covariance), len(self.covariance)))
             L[np.tril_indices(len(L))] = theta
             self.covariance = (L @ L.T).tolist()
 
@@ -140,24 +170,18 @@ class Linear(StackKernel):
     @property
     def L(self) -> Array:
         """Lower triangular with C = LLᵀ, its diagonal not negative; also of a singular C."""
-        values, vectors = np.linalg.eigh(self.C)
-        upper = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
-        return np.asarray((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]).T)
+        return self._form.L
 
     @property
     def C(self) -> Array:
-        C = numbers(self.covariance, "a covariance")
-        if (
-            C.ndim != 2
-            or C.shape[0] != C.shape[1]
-            or not C.size
-            or not is_finite(C).all()
-            or not np.allclose(C, C.T, rtol=1e-12, atol=0)
-        ):
-            raise InvalidModel(f"Linear needs a finite symmetric covariance, got one of shape {C.shape}")
-        if np.linalg.eigvalsh(C)[0] < -1e-12 * np.trace(C):
-            raise InvalidModel("Linear needs a covariance without negative eigenvalues; check signs and correlations")
-        return C
+        return self._form.C
+
+    @property
+    def _form(self) -> Covariance:
+        """The covariance, checked once: scikit-learn may set another one at any time."""
+        if self._checked is None or self._checked.given is not self.covariance:
+            self._checked = Covariance(self.covariance)
+        return self._checked
 
     def C_for(self, p: int) -> Array:
         """C, checked to fit inputs of ``p`` columns."""
@@ -256,6 +280,17 @@ class Scaled(Reading):
         return f"Scaled({self.kernel}, center={brief(self.center)}, scale={brief(self.scale)})"
 
 
+def is_held(kernel: Kernel) -> bool:
+    """Whether all parameters of a kernel are fixed: ``theta`` is empty, told without making it."""
+    if type(kernel) in (Sum, Product):
+        return is_held(kernel.k1) and is_held(kernel.k2)
+    if isinstance(kernel, Reading) or type(kernel) is Exponentiation:
+        return is_held(kernel.kernel)
+    if type(kernel) in (RBF, Matern, ConstantKernel, DotProduct, Linear):
+        return all(is_fixed(value) for name, value in vars(kernel).items() if name.endswith("_bounds"))
+    return not len(kernel.theta)
+
+
 def affine(X: Array) -> Array:
     """(1, x) for every input."""
     return np.concatenate([np.ones((*X.shape[:-1], 1)), X], axis=-1)
@@ -341,6 +376,11 @@ class KernelEntry:
     type: type[Kernel]
     checks: Mapping[str, Check] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The constructor's parameters and their defaults."""
+        return {key: p.default for key, p in inspect.signature(self.type).parameters.items()}
 
 
 KERNELS: dict[str, KernelEntry] = {}

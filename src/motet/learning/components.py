@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Literal, TypeAlias
 
@@ -68,15 +68,21 @@ class Component:
 
     @property
     def has_own_scale(self) -> bool:
-        return type(innermost(self.kernel)) is Linear and len(self.kernel.theta) > 0
+        kernel = innermost(self.kernel)
+        return type(kernel) is Linear and not is_fixed(kernel.covariance_bounds)
 
-    @property
+    @cached_property
     def scaled(self) -> Kernel:
         """The kernel times its variance, which is a parameter unless the kernel has a scale of its own."""
         if self.has_own_scale:
             return self.kernel
         bounds = (MIN_VARIANCE * 1e-12, MAX_VARIANCE * 1e12)
         return ConstantKernel(self.variance, bounds) * self.kernel
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many numbers of it are searched."""
+        return len(self.scaled.theta)
 
     def size(self, X: Array) -> float:
         """The mean variance of the function at these inputs, in units of the noise's."""
@@ -175,10 +181,8 @@ class Components:
         """The same components at other parameters."""
         listed, used = [], 0
         for component in self.listed:
-            scaled = component.scaled
-            count = len(scaled.theta)
-            scaled = scaled.clone_with_theta(theta[used : used + count])
-            used += count
+            scaled = component.scaled.clone_with_theta(theta[used : used + component.parameters])
+            used += component.parameters
             if component.has_own_scale:
                 listed.append(replace(component, kernel=scaled))
             else:

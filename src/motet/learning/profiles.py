@@ -143,7 +143,7 @@ def _variance_places(components: Components) -> dict[str, Index]:
     for component in components.listed:
         if not component.has_own_scale:
             places[component.side].append(place)
-        place += len(component.scaled.theta)
+        place += component.parameters
     return {side: np.array(listed, dtype=np.intp) for side, listed in places.items()}
 
 

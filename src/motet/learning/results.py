@@ -79,7 +79,7 @@ class Results:
         if self.tuning is None:
             return scale
         dropped = [c for c in self.zero if all(c is not other for other in self.components.listed)]
-        return scale + len(self.components.theta) + sum(len(c.scaled.theta) for c in dropped)
+        return scale + len(self.components.theta) + sum(c.parameters for c in dropped)
 
     @property
     def parameters(self) -> int:

@@ -215,7 +215,7 @@ def _step_limits(components: Components) -> tuple[Array, Array]:
             down += np.where(is_diagonal, TOWARDS_ZERO * component.kernel.theta, sizes).tolist()
             up += sizes
         else:
-            count = len(component.scaled.theta)
+            count = component.parameters
             is_small = component.size(components.X) < SMALL_VARIANCE
             down += [MAX_STEP_TO_ZERO if is_small else MAX_STEP, *[MAX_STEP] * (count - 1)]
             up += [MAX_STEP] * count

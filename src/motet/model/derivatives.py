@@ -29,6 +29,7 @@ from motet.kernels import (
     Sum,
     affine,
     is_fixed,
+    is_held,
 )
 from motet.model.gram import gram
 
@@ -38,7 +39,7 @@ STEP = 1e-5  # of a central difference: an error of about 1e-10
 
 def derivatives(kernel: Kernel, X: Array, Y: Array | None = None) -> Derivatives:
     """∂K(X, Y)/∂θᵢ for every free parameter, in order."""
-    if not len(kernel.theta):
+    if is_held(kernel):
         return iter(())
     # By exact type, as kernels are evaluated.
     rule: Callable[..., Derivatives] = RULES.get(type(kernel), _by_differences)
@@ -65,9 +66,11 @@ def _sum(kernel: Sum, X: Array, Y: Array) -> Derivatives:
 
 def _product(kernel: Product, X: Array, Y: Array) -> Derivatives:
     for part, other in ((kernel.k1, kernel.k2), (kernel.k2, kernel.k1)):
-        if len(part.theta) and type(part) is ConstantKernel:
+        if is_held(part):
+            continue
+        if type(part) is ConstantKernel:
             yield part.constant_value * gram(other, X, Y)
-        elif len(part.theta):
+        else:
             K = other.constant_value if type(other) is ConstantKernel else gram(other, X, Y)
             for D in derivatives(part, X, Y):
                 yield D * K

@@ -19,7 +19,7 @@ from motet.kernels import check_dimension, number, on_columns
 from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
 from motet.model.catalogue import Catalogue
 from motet.model.columns import Columns
-from motet.model.spec import from_spec, to_spec
+from motet.model.spec import checked, from_spec, to_spec
 
 BIASES = ("none", "constant", "linear")
 
@@ -72,7 +72,7 @@ class Model:
             raise InvalidModel(f"expected a kernel such as RBF(1.0) from sklearn or motet.kernels, got {kernel!r}")
         if self.catalogue is not None and self.catalogue.features:
             kernel = on_columns(kernel, self.catalogue.features)
-        return from_spec(to_spec(kernel))
+        return checked(kernel)
 
     # --- shares: without a common kernel α plays no part ---
 

@@ -6,7 +6,6 @@ closed list of ``motet.kernels`` passes either way, and no number that the list 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -46,6 +45,11 @@ def to_spec(kernel: Kernel) -> Spec:
         raise InvalidModel("a kernel of too many parts") from None
 
 
+def checked(kernel: Kernel) -> Kernel:
+    """A copy of a kernel whose numbers the list allows."""
+    return _kernel(to_spec(kernel))
+
+
 def from_spec(spec: Mapping[str, Any]) -> Kernel:
     """The kernel that ``to_spec`` wrote, or that a study file describes."""
     try:
@@ -83,10 +87,10 @@ def _spec(kernel: Kernel) -> Spec:
 
 def _parameters(kernel: Kernel, entry: KernelEntry) -> Spec:
     spec: Spec = {}
-    for key, default in _defaults(entry).items():
+    for key, default in entry.defaults.items():
         name, value = entry.names.get(key, key), getattr(kernel, key)
         if key.endswith("_bounds"):
-            if (bounds := _bounds(key, value)) != _bounds(key, default):
+            if value is not default and (bounds := _bounds(key, value)) != _bounds(key, default):
                 spec[name] = bounds
             continue
         check: Check = entry.checks.get(key, positive)
@@ -135,7 +139,7 @@ def _registered(name: Any, rest: Spec) -> Kernel:
     if not isinstance(name, str) or name not in KERNELS:
         raise UnknownKernel(f"unknown kernel {name!r}: known are {kernel_names()}")
     entry = KERNELS[name]
-    keys = {entry.names.get(key, key): key for key in _defaults(entry)}
+    keys = {entry.names.get(key, key): key for key in entry.defaults}
     for key in rest:
         if key not in keys:
             raise InvalidModel(f'"{name}" has no {key!r}: it takes {", ".join(keys) or "nothing"}')
@@ -151,11 +155,6 @@ def _value(key: str, value: Any) -> Any:
     if key.endswith("_bounds") and isinstance(value, list):
         return tuple(value) if np.ndim(value) == 1 else np.asarray(value)
     return value
-
-
-def _defaults(entry: KernelEntry) -> dict[str, Any]:
-    """The constructor's parameters and their defaults."""
-    return {key: p.default for key, p in inspect.signature(entry.type).parameters.items()}
 
 
 def _scaling(center: Any, scale: Any) -> Spec:
