@@ -21,10 +21,11 @@ class Phases:
     """Lines to ``write``: at once when a phase begins, and then at most one in ``pause`` seconds."""
 
     write: Callable[[str], object]
-    pause: float = PAUSE_SECONDS
+    pause: float = field(default_factory=lambda: PAUSE_SECONDS)
     clock: Callable[[], float] = time.monotonic
     _begin: float = field(init=False)
     _last: float = field(init=False)
+    _announced: bool = False  # that a search begins
 
     def __post_init__(self) -> None:
         self._begin = self._last = self.clock()
@@ -36,6 +37,7 @@ class Phases:
 
     def begin(self, phase: str) -> None:
         self._begin = self._last = self.clock()
+        self._announced = True
         self.write(phase)
 
     def tell(self, line: str) -> None:
@@ -46,6 +48,9 @@ class Phases:
 
     def step(self, step: Step) -> None:
         """Of a search: how far it is, how long it has taken, and about how long it will go on."""
+        if not step.evaluation and not self._announced:
+            self._begin = self.clock()
+        self._announced = False
         seconds, done = self.clock() - self._begin, step.evaluation + 1
         more = seconds / done * (USUAL_STEPS - done)
         rest = f"about {duration(more)} more" if more > 0 else "more than most searches take"

@@ -249,12 +249,12 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         table = count(len(rows.y), "row")
         if not rows.single_task:
             table += f" of {count(len(rows.sizes), 'task')}"
-            if tune and 1 < len(rows.sizes) == len(rows.y):
-                warnings.warn(ONE_ROW_EACH.format("task"), UserWarning, stacklevel=3)
         phases.begin(f"model: {table}, {count(rows.X.shape[1], 'column')} of inputs")
         model = model_of(self, rows)
         tuning = self._tune(model, rows, phases, report) if tune else None
         if tuning is not None:
+            if 1 < len(rows.sizes) == len(rows.y):
+                warnings.warn(ONE_ROW_EACH.format("task"), UserWarning, stacklevel=3)
             model = tuning.model
             if self.basis == "auto":
                 model = replace(model, basis=defaults.basis("auto", model.common, rows.inputs))
