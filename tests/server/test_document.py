@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 from motet.release.disclosed import Disclosed
 from motet.server.app import ROUTES
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, PRIVATE, World, world
 from tests.study.studies import ITEMS, VISITS
 
@@ -178,7 +180,10 @@ def test_a_generated_client_enrolls_sends_releases_reads_and_forgets(exact: Worl
             example = models.IdentifiedExample(id="1", x=[0.5], y=1.0)
             sent = call("client.send", client=me, body=models.NewExamples(examples=[example]))
             assert sent == models.Sent(accepted=1, duplicates=0, count=1)
-            exact.release()
+            with ThreadPoolExecutor(1) as pool:
+                made = pool.submit(call, "operator.release_now", client=operator)
+                poll(lambda: (exact.publisher.tick(), made.done())[1], END, "a release")
+            assert made.result() == models.ReleaseVersion(version=exact.service.version)
             facts = call("public.study", client=anyone)
             assert (facts.policy, facts.version, facts.limits.y) == ("exact", exact.service.version, [-10.0, 10.0])
             release = Disclosed.from_bytes(call("public.disclosed", client=anyone).payload.read())
