@@ -19,8 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from motet import MixedEffectRegressor
-from motet.errors import InvalidData, InvalidModel
-from motet.kernels import RBF, DotProduct
+from motet.errors import InvalidData, InvalidModel, NotFinite
+from motet.kernels import RBF, ConstantKernel, DotProduct
 from motet.learning.grouping import groups_among, has_group_name
 from tests.oracles import Array
 
@@ -108,6 +108,15 @@ def test_counts_whose_outputs_spread_with_them_are_not_told() -> None:
 def test_tables_of_scikit_learn_have_no_groups(name: str) -> None:
     data = getattr(datasets, name)(**({"scaled": False} if name == "load_diabetes" else {}))
     assert not list(groups_among(data.data, data.target.astype(float), data.feature_names))
+
+
+def test_groups_are_told_among_many_columns_and_huge_numbers_are_left_to_others() -> None:
+    x, task, y = rows(each=30)
+    many = np.random.default_rng(0).normal(size=(len(y), 80))
+    assert list(groups_among(np.column_stack([many, task]), y, None)) == [(80, 40)]
+    X = np.column_stack([x, np.where(task, 1e200, 1.0) * task])
+    with pytest.raises(NotFinite, match="must be finite"):
+        regressor(individual=ConstantKernel(1.0)).fit(X, y)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

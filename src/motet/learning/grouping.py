@@ -14,30 +14,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from motet.arrays import Array, Index
+from motet.arrays import Array, Index, is_finite
 
 MIN_VALUES, MIN_REPEATS = 8, 3  # fewer values may lie on a curve by chance, however different neighbours are
 MIN_NAMED_VALUES, MIN_NAMED_REPEATS = 5, 2  # of a column that has a group's name
 GROUPS = {"id", "ids", "subject", "patient", "person", "participant", "individual", "client", "customer", "user"}
-GROUPS |= {
-    "student",
-    "pupil",
-    "animal",
-    "site",
-    "clinic",
-    "hospital",
-    "school",
-    "family",
-    "household",
-    "cluster",
-    "group",
-}
+GROUPS |= {"student", "pupil", "animal", "site", "clinic", "hospital", "school", "family", "household", "group"}
 NUMBERED = {"no", "nr", "num", "number", "code", "index", "key", "label"}
 PROBABILITY = 1e-3  # of neighbours that differ so much by chance
 MIN_SHARE = 0.02  # of the variance that a straight line leaves
 MIN_ROUGHNESS = 0.75  # neighbours' mean square difference by that of any two: 1 of groups, near 0 along a curve
 SPIKES = 4  # one in so many values, and two at least, may lie off a curve, as holidays and rush hours do
-MAX_SLOPES = 50  # columns up to which slopes are looked at
+MAX_SLOPES = 50  # columns, above which straight lines in them would take long
 ONE_ROW_EACH = (
     "every {0} has one row, so nothing tells shifts from noise: how the variance is divided between them is a guess; "
     "give several rows of some {0}s"
@@ -53,7 +41,11 @@ def has_group_name(name: str) -> bool:
 
 def warn_of_groups(X: Array, y: Array, names: Sequence[str], *, of_frame: bool) -> None:
     """A warning for each column that looks like a group; of the line that called ``fit``, three calls above."""
-    for column, values in groups_among(X, y, names if of_frame else None):
+    if not is_finite(X).all() or not is_finite(y).all():
+        return  # which is refused elsewhere
+    with np.errstate(all="ignore"):
+        groups = list(groups_among(X, y, names if of_frame else None))
+    for column, values in groups:
         way = f"MixedEffectRegressor(task={names[column]!r}), or " if of_frame else ""
         warnings.warn(
             f"{names[column]} looks like a group: {values} whole numbers, each in {len(y) / values:.2g} rows on "
@@ -83,14 +75,14 @@ class _Effects:
     """What may differ by group, of each row: the output, without a straight line in the other columns, and slopes."""
 
     def __init__(self, X: Array, y: Array) -> None:
-        self._Z = X - X.mean(axis=0)
+        self._Z = X - X.mean(axis=0) if X.shape[1] <= MAX_SLOPES else np.zeros((len(y), 0))
         self._slopes = np.linalg.lstsq(self._Z, y - y.mean(), rcond=None)[0]
         self._residual = y - y.mean() - self._Z @ self._slopes
 
     def of(self, column: int) -> Iterator[Array]:
-        yield self._residual + self._slopes[column] * self._Z[:, column]
-        others = np.delete(self._Z, column, axis=1)
-        for other in others.T if others.shape[1] <= MAX_SLOPES else ():
+        own = slice(column, column + 1)  # empty if there are too many columns
+        yield self._residual + self._Z[:, own] @ self._slopes[own]
+        for other in np.delete(self._Z, own, axis=1).T:
             yield self._residual * other
 
 
