@@ -29,7 +29,7 @@ demo: .venv/.demo
 	@.venv/openapi/bin/python -m pip install --quiet --require-hashes --requirement tools/openapi/requirements.txt
 	@touch $@
 
-test: setup .venv/.openapi
+test: setup .venv/.openapi $(if $(NPM),.venv/.typescript)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # TypeScript checks the JSDoc types of the page where there is Node; npm ci takes only what the lock file has a hash of.

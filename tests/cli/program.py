@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import runpy
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from tests.scenarios.harness import FORKS, START, Place
 NOWHERE = "http://127.0.0.1:1"
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")} | {"COLUMNS": "160"}
 POOL = ThreadPoolExecutor(4)  # so many commands run at once
+PROGRESS = re.compile(r"^motet: (settings, step \d+:|\w+: [\d,]+ of about) .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ Run: TypeAlias = Future[Ended]
 
 
 def run(*arguments: object, **variables: str) -> Ended:
-    """The program with these arguments and variables of the environment, without a terminal."""
+    """The program with these arguments and variables of the environment, without a terminal; lines that tell how far it
+    is, which a slow machine has more of, are left out.
+    """
     with tempfile.TemporaryDirectory() as folder:
         streams = Path(folder, "stdout"), Path(folder, "stderr")
         environment = ENVIRONMENT | variables
@@ -44,7 +48,8 @@ def run(*arguments: object, **variables: str) -> Ended:
         process.start()
         process.join(START)
         encoding = environment.get("PYTHONIOENCODING", "utf-8")
-        return Ended(process.exitcode, *(stream.read_text(encoding=encoding) for stream in streams))
+        out, err = (stream.read_text(encoding=encoding) for stream in streams)
+        return Ended(process.exitcode, out, PROGRESS.sub("", err))
 
 
 def _main(arguments: list[str], streams: tuple[Path, Path], environment: Mapping[str, str]) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import motet
 from motet import Disclosed, MixedEffectRegressor
+from motet.cli.app import app
 from motet.learning.search import Step
 from motet.store.releases import current
-from tests.cli.program import check_mistakes, good, predictions, refused, run, table
+from tests.cli.program import PROGRESS, check_mistakes, good, predictions, refused, run, table
 from tests.store.local_study import EXACT, PRIVATE, local_study
 
 HEADER = "subject,weeks,dose,y\n"
@@ -174,3 +177,21 @@ def test_a_studys_database_is_fitted_as_its_server_would(tmp_path: Path) -> None
     file.write_text(PRIVATE, encoding="utf-8")
     refused(run("fit", file, "--out", tmp_path / "x"), "promises privacy")
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("command", ["tune", "fit"])
+def test_without_a_terminal_lines_tell_how_far_it_is(
+    visits: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motet.learning.phases.PAUSE_SECONDS", 0.0)
+    arguments = [command, visits, *LINEAR]
+    if command == "fit":
+        arguments += ["--out", tmp_path / "a.safetensors", "--force"]
+    told = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    lines = told.stderr.splitlines()
+    assert (told.exit_code, "settings" in told.stdout) == (0, False)
+    assert lines[0] == "motet: Reading: 48 of about 48 rows"
+    assert any(re.match(r"motet: settings, step 1: log evidence .* so far, about .* more$", line) for line in lines)
+    assert PROGRESS.sub("", told.stderr) == ""
+    as_json = CliRunner().invoke(app, [*(str(argument) for argument in arguments), "--json"])
+    assert (as_json.exit_code, as_json.stderr) == (0, "")

@@ -229,7 +229,8 @@ def test_long_tasks_have_linear_shifts_and_settings_from_some_rows(most: int, mo
     """The average stays smooth unless its inputs are too many; a model that was named stays as it is."""
     monkeypatch.setattr(defaults, "MAX_SMOOTH_ROWS", 300)
     monkeypatch.setattr(defaults, "MAX_SMOOTH_INPUTS", most)
-    monkeypatch.setattr("motet.learning.regressor.MAX_DENSE_ROWS", 60)
+    for module in ("regressor", "structure"):
+        monkeypatch.setattr(f"motet.learning.{module}.MAX_DENSE_ROWS", 60)
     monkeypatch.setattr("motet.learning.regressor.SEARCHED_ROWS_PER_TASK", 40)
     rng, task = np.random.default_rng(0), np.repeat(np.arange(6), [100, 80, 5, 70, 61, 20])
     X = rng.normal(size=(len(task), 2))

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from pydantic import BaseModel
 
 from motet.release.disclosed import Disclosed
 from motet.server.app import ROUTES
+from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, PRIVATE, World, world
-from tests.study.studies import VISITS
+from tests.study.studies import ITEMS, VISITS
 
 ANSWERS = {(route.method, route.path): route.answer for route in ROUTES}
 
@@ -72,7 +74,9 @@ def test_every_answer_and_every_refusal_has_a_schema(document: Any) -> None:
         assert refusal == {"$ref": "#/components/schemas/ErrorBody"}
     release = document["paths"]["/v1/disclosed"]["get"]["responses"]["200"]["content"]
     assert release == {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    assert "text/event-stream" in document["paths"]["/v1/stream"]["get"]["responses"]["200"]["content"]
+    stream = document["paths"]["/v1/stream"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert stream["type"] == "string"
+    assert '{"version": 3}' in stream["description"]
 
 
 def test_inputs_are_said_without_keywords_that_generators_do_not_read(document: Any) -> None:
@@ -133,19 +137,28 @@ def test_answers_are_as_the_document_says(tmp_path: Path, text: str) -> None:
 GENERATOR = Path(sys.prefix) / "openapi" / "bin" / "openapi-python-client"
 
 
-@pytest.fixture(scope="module")
-def generated(document: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The package that openapi-python-client writes from the document, as it is."""
-    folder = tmp_path_factory.mktemp("generated")
+def generate(document: Any, folder: Path, package: str) -> None:
+    """The package that openapi-python-client writes from the document, as it is; a warning is an error."""
     (folder / "document.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "config.yaml").write_text("post_hooks: []\n", encoding="utf-8")
     program = [str(GENERATOR), "generate", "--fail-on-warning", "--meta", "none"]
-    options = ["--path", "document.json", "--config", "config.yaml", "--output-path", "motet_http"]
+    options = ["--path", "document.json", "--config", "config.yaml", "--output-path", package]
     run = subprocess.run([*program, *options], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.fixture(scope="module")
+def package(document: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("generated")
+    generate(document, folder, "motet_http")
+    return folder / "motet_http"
+
+
+@pytest.fixture(scope="module")
+def generated(package: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        yield importlib.import_module("motet_http")
+        patch.syspath_prepend(package.parent)
+        yield importlib.import_module(package.name)
 
 
 @pytest.mark.skipif(not GENERATOR.exists(), reason="openapi-python-client is not installed: make test does it")
@@ -167,7 +180,10 @@ def test_a_generated_client_enrolls_sends_releases_reads_and_forgets(exact: Worl
             example = models.IdentifiedExample(id="1", x=[0.5], y=1.0)
             sent = call("client.send", client=me, body=models.NewExamples(examples=[example]))
             assert sent == models.Sent(accepted=1, duplicates=0, count=1)
-            exact.release()
+            with ThreadPoolExecutor(1) as pool:
+                made = pool.submit(call, "operator.release_now", client=operator)
+                poll(lambda: (exact.publisher.tick(), made.done())[1], END, "a release")
+            assert made.result() == models.ReleaseVersion(version=exact.service.version)
             facts = call("public.study", client=anyone)
             assert (facts.policy, facts.version, facts.limits.y) == ("exact", exact.service.version, [-10.0, 10.0])
             release = Disclosed.from_bytes(call("public.disclosed", client=anyone).payload.read())
@@ -177,6 +193,78 @@ def test_a_generated_client_enrolls_sends_releases_reads_and_forgets(exact: Worl
             assert len(call("client.my_coefficients", client=me).a) == 1
             assert call("client.forget_me", client=me).removed == 1
             assert isinstance(call("client.about_me", client=me), models.ErrorBody)
+
+
+PROGRAM = """from motet_http import AuthenticatedClient, Client
+from motet_http.api.client import my_examples, send
+from motet_http.api.operator import enroll
+from motet_http.api.public import study
+from motet_http.models import ErrorBody, IdentifiedExample, NewClients, NewExamples
+
+
+def token(operator: AuthenticatedClient) -> str:
+    new = enroll.sync(client=operator, body=NewClients(names=["ann"]))
+    assert new is not None and not isinstance(new, ErrorBody)
+    return new.clients[0].token
+
+
+def count(me: AuthenticatedClient) -> int:
+    sent = send.sync(client=me, body=NewExamples(examples=[IdentifiedExample(id="1", x=[0.5], y=1.0)]))
+    return 0 if sent is None or isinstance(sent, ErrorBody) else sent.count
+
+
+def outputs(me: AuthenticatedClient) -> list[float]:
+    page = my_examples.sync(client=me)
+    return [] if page is None or isinstance(page, ErrorBody) else [example.y for example in page.examples]
+
+
+def version(anyone: Client) -> int:
+    facts = study.sync(client=anyone)
+    return 0 if facts is None or isinstance(facts, ErrorBody) else facts.version
+"""
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="openapi-python-client is not installed: make test does it")
+def test_a_program_with_the_generated_client_is_checked_by_its_types(package: Path) -> None:
+    """Answers are no dictionaries: mypy knows their fields, and the two kinds of caller."""
+    wrong = PROGRAM.replace("sent.count", "sent.counts").replace("x=[0.5]", 'x="0.5"').replace("facts.version", "facts")
+    for name, text in (("right", PROGRAM), ("wrong", wrong)):
+        (package.parent / f"{name}.py").write_text(text, encoding="utf-8")
+    options = ["--strict", "--follow-imports=silent", "--cache-dir", "cache", "--config-file="]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "right.py", "wrong.py"],
+        cwd=package.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    errors = [line for line in checked.stdout.splitlines() if ": error:" in line]
+    assert len(errors) == 3, checked.stdout + checked.stderr
+    assert all(error.startswith("wrong.py") for error in errors)
+
+
+FORMS = {
+    "noisy": PRIVATE,
+    "columns": VISITS,
+    "items": EXACT.replace("dimension = 1", 'catalogue = "items.csv"'),
+    "plane": EXACT.replace("dimension = 1", "dimension = 2"),
+}
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="openapi-python-client is not installed: make test does it")
+@pytest.mark.parametrize("form", FORMS)
+def test_inputs_of_every_form_go_and_come_back(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number, several, columns with names, and names of items."""
+    (tmp_path / "items.csv").write_text(ITEMS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for w in world(tmp_path, FORMS[form]):
+        document = w.call("GET", "/openapi.json").json()
+        generate(document, tmp_path, f"motet_{form}")
+        client, models = (importlib.import_module(f"motet_{form}{module}") for module in ("", ".models"))
+        send, read = (importlib.import_module(f"motet_{form}.api.client.{call}") for call in ("send", "my_examples"))
+        body = document["paths"]["/v1/examples"]["post"]["requestBody"]["content"]["application/json"]["example"]
+        with client.AuthenticatedClient(str(w.http.base_url), token=w.tokens["own"]) as me:
+            sent = send.sync(client=me, body=models.NewExamples.from_dict(body))
+            assert sent == models.Sent(accepted=1, duplicates=0, count=1)
+            (stored,) = read.sync(client=me).to_dict()["examples"]
+            assert stored["x"] == body["examples"][0]["x"]
 
 
 TYPESCRIPT = Path(sys.prefix) / "typescript" / "node_modules" / ".bin"  # make check installs it where Node is there

@@ -35,6 +35,7 @@ from motet.text import count, first_few
 
 if TYPE_CHECKING:
     from motet.learning.components import Component
+    from motet.learning.phases import Phases
     from motet.learning.regressor import MixedEffectRegressor
     from motet.learning.search import Step
     from motet.learning.table_fit import TableFit
@@ -110,7 +111,7 @@ def tune(
     dataset = Dataset.open(file)
     fields = fields_of(dataset, task, target, _listed(inputs))
     reg = _regressor(method, common, individual)
-    with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
+    with rows_shown(dataset, as_json) as report, steps_shown(Console(stderr=True), as_json) as report_step:
         if dask is None:
             survey = Survey.of(
                 dataset, fields, limit=sys.maxsize, skip_missing=skip_missing, advance=partial(report, READING)
@@ -178,7 +179,7 @@ def fit(
     else:
         model = None if settings is None else _settings(settings)
         dataset = Dataset.open(file)
-        with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
+        with rows_shown(dataset, as_json) as report, steps_shown(Console(stderr=True), as_json) as report_step:
             done = fit_table(
                 dataset,
                 task=task,
@@ -279,9 +280,13 @@ def _fit_study(path: Path) -> tuple[Found, Disclosed]:
 
 
 @contextmanager
-def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
-    """A bar for each stage, with rows a second and the time left, at a terminal; warnings are told as notes instead."""
+def rows_shown(dataset: Dataset, as_json: bool) -> Iterator[Callable[[str, int], None]]:
+    """A bar for each stage, with rows a second and the time left; warnings are told as notes instead.
+
+    Where there is no terminal, a line every few seconds; programs get none.
+    """
     console = Console(stderr=True)
+    lines = None if console.is_terminal else lines_shown(as_json)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -293,8 +298,13 @@ def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
     with bar as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bars: dict[str, TaskID] = {}
+        done: dict[str, int] = {}
 
         def report(stage: str, rows: int) -> None:
+            done[stage] = done.get(stage, 0) + rows
+            if lines is not None:
+                lines.tell(f"{stage}: {done[stage]:,} of about {dataset.estimated_rows:,} rows")
+                return
             if stage not in bars:
                 bars[stage] = progress.add_task(stage, total=dataset.estimated_rows, speed="?")
             progress.advance(bars[stage], rows)
@@ -304,11 +314,21 @@ def rows_shown(dataset: Dataset) -> Iterator[Callable[[str, int], None]]:
         yield report
 
 
+def lines_shown(as_json: bool) -> Phases:
+    """What takes long, told in lines, where a bar cannot be drawn; nothing of what ends within some seconds."""
+    from motet.learning.phases import Phases
+
+    return Phases(partial(note, as_json=as_json))
+
+
 @contextmanager
-def steps_shown(console: Console) -> Iterator[Callable[[Step], None]]:
-    """The last step of a search, at a terminal; how many will follow is not known."""
+def steps_shown(console: Console, as_json: bool = False) -> Iterator[Callable[[Step], None]]:
+    """The last step of a search, at a terminal; elsewhere a line every few seconds, which says about how long more."""
+    if not console.is_terminal:
+        yield lines_shown(as_json).step
+        return
     columns = (SpinnerColumn(), TextColumn("Tuning: {task.description}"), TimeElapsedColumn())
-    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    progress = Progress(*columns, console=console, transient=True)
     line: list[TaskID] = []
 
     def report(step: Step) -> None:

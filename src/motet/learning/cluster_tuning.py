@@ -35,9 +35,10 @@ from motet.learning.partitions import (
     solve,
 )
 from motet.learning.regressor import MixedEffectRegressor
-from motet.learning.regressor import Rows as RegressorRows
+from motet.learning.rows import Rows as RegressorRows
 from motet.learning.search import ROUNDING, Search, Step
 from motet.learning.slope_sums import Globals, slope_of, slope_sums
+from motet.learning.structure import model_of
 from motet.learning.survey import Survey
 from motet.learning.tuning import Tuning, tuning_by
 from motet.model.basis import Features, Landmarks
@@ -174,7 +175,7 @@ def tune_partitions(
 def starting_model(regressor: MixedEffectRegressor, some: Rows) -> tuple[Model, Array]:
     """What a regressor starts from, and the different inputs."""
     rows = RegressorRows(some.labels[some.task], some.X, some.y, some.noise, single_task=False)
-    return regressor._model(rows), some.X[distinct(some.X)[0]]
+    return model_of(regressor, rows), some.X[distinct(some.X)[0]]
 
 
 def tune_on_cluster(

@@ -115,9 +115,14 @@ def basis(
     """
     if given != "auto":
         return given
-    if common is None or len(inputs) <= most or any(type(leaf) is Identity for leaf, _ in leaves(common)):
+    if common is None or len(inputs) <= most or has_levels(common):
         return None
     return Features() if linear_factor(common, inputs.shape[1]) is not None else Landmarks(landmarks(inputs, count))
+
+
+def has_levels(*kernels: Kernel | None) -> bool:
+    """Whether some inputs only have a name, so that none of them tells of another."""
+    return any(type(leaf) is Identity for kernel in kernels if kernel is not None for leaf, _ in leaves(kernel))
 
 
 def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from motet.arrays import Array, Index, outliers
 from motet.errors import EmptyData, InvalidData
+from motet.learning.grouping import MIN_NAMED_REPEATS
 from motet.model.dates import orders_of
 from motet.text import MAX_NAMES, first_few, suggestion
 
@@ -27,12 +28,19 @@ def split_tasks(X: Any, task: Hashable, *, required: bool) -> tuple[Any, Any]:
     """The inputs without the column ``task``, and that column, or None if it may be missing."""
     columns = columns_of(X)
     if not columns:
-        raise InvalidData(f"expected a data frame with a column {task!r} of tasks, got {type(X).__name__}")
+        raise InvalidData(
+            f"expected a data frame with a column {task!r} of tasks, got {type(X).__name__}; in a pipeline, "
+            'pipeline.set_output(transform="pandas") keeps frames, or leave the column out of X and give it as '
+            "metadata, task=ids, to a regressor without task"
+        )
     if task in columns:
         return X[[column for column in columns if column != task]], X[task]
     names = [str(column) for column in columns]
-    if required or str(task).casefold() in (name.casefold() for name in names):
+    prefixed = [name for name in names if name.endswith(f"__{task}")]  # by a ColumnTransformer
+    if required or prefixed or str(task).casefold() in (name.casefold() for name in names):
         hint = suggestion(str(task), names)
+        if prefixed:
+            hint = f"; ColumnTransformer(…, verbose_feature_names_out=False) leaves {prefixed[0]!r} its name"
         raise InvalidData(f"expected a column {task!r} of tasks, got the columns {first_few(names)}{hint}")
     return X, None
 
@@ -49,13 +57,13 @@ def check_inputs(X: Any, task: Hashable, expected: list[str] | None) -> None:
         raise InvalidData(f"expected {wanted}, got {only}")
     for column in columns:
         if getattr(X[column], "ndim", 1) == 1:  # scikit-learn refuses names that occur twice
-            _check_numbers(X[column], column)
+            _check_numbers(X[column], column, may_be_task=task is None and expected is None)
     if not columns and expected is not None and np.ndim(X) == 2 and np.shape(X)[1] != len(expected):
         raise InvalidData(f"expected {wanted}, got an array of {np.shape(X)[1]} columns")
 
 
-def _check_numbers(values: Any, column: Hashable) -> None:
-    """Raises unless a column holds numbers, or objects that are numbers."""
+def _check_numbers(values: Any, column: Hashable, *, may_be_task: bool) -> None:
+    """Raises unless a column holds numbers, or objects that are numbers; names that repeat may be those of tasks."""
     if getattr(values.dtype, "kind", "O") in "biufc":
         return
     array = np.asarray(values)
@@ -69,8 +77,10 @@ def _check_numbers(values: Any, column: Hashable) -> None:
         try:
             float(value)
         except (TypeError, ValueError):
+            repeats = may_be_task and len(array) >= MIN_NAMED_REPEATS * len(set(map(str, array.tolist())))
+            group = f"; if it names groups of rows, say task={column!r}" if repeats else ""
             raise InvalidData(
-                f"expected numbers in the column {column!r}, got {value!r:.30}; encode it, or leave it out"
+                f"expected numbers in the column {column!r}, got {value!r:.30}; encode it, or leave it out{group}"
             ) from None
 
 

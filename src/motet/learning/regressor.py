@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +18,8 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from motet.arrays import Array, Index, distinct, numbers
-from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence, WrongDimension
+from motet.arrays import Array, numbers
+from motet.errors import InvalidData, InvalidModel, NoEvidence
 from motet.learning import defaults
 from motet.learning.condensation import is_linear
 from motet.learning.defaults import Auto
@@ -36,58 +35,28 @@ from motet.learning.frames import (
     split_tasks,
     warn_of_outliers,
 )
+from motet.learning.grouping import ONE_ROW_EACH, warn_of_groups
+from motet.learning.phases import Phases
 from motet.learning.profiles import Profile, profile
 from motet.learning.residuals import LeaveOut, diagnostics, leave_out
 from motet.learning.results import Results
+from motet.learning.rows import Rows, noise_of
 from motet.learning.search import Step
+from motet.learning.structure import model_of
 from motet.learning.summary import Summary
+from motet.learning.survey import TUNING_ROWS
 from motet.learning.tables import Table
-from motet.learning.triples import Triples
 from motet.learning.tuning import Tuning, tune_model
 from motet.model.basis import BasisSpec, Bias
 from motet.model.model import Model
 from motet.model.own_landmarks import LANDMARKS
 from motet.model.tasks import MAX_DENSE_ROWS, missed_by_own_landmarks
 from motet.release.disclosed import Disclosed
+from motet.text import count
 
-ONE_TASK = "all rows"
+ONE_TASK, GAUSSIAN = "all rows", "gaussian"
 TOLD_SHARE = 0.01  # of the shifts' variance, missed by landmarks, from which on fit warns
 SEARCHED_ROWS_PER_TASK = 300  # of long tasks whose model is not linear, by which settings are chosen
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows to learn, each with its task."""
-
-    task: Any
-    X: Array
-    y: Array
-    noise: Array
-    single_task: bool
-
-    @cached_property
-    def inputs(self) -> Array:
-        """The different inputs."""
-        return self.X[distinct(self.X)[0]]
-
-    @cached_property
-    def number(self) -> Index:
-        """Of every row's task."""
-        return Triples().assign_numbers(self.task)
-
-    @cached_property
-    def longest(self) -> int:
-        """Rows of the longest task."""
-        return int(np.bincount(self.number).max(initial=0))
-
-    def thinned(self, per_task: int) -> Rows:
-        """At most so many rows of each task, at random."""
-        shuffled = np.random.default_rng(0).permutation(len(self.y))
-        order = shuffled[np.argsort(self.number[shuffled], kind="stable")]
-        start = np.cumsum(count := np.bincount(self.number)) - count
-        kept = np.sort(order[np.arange(len(order)) - np.repeat(start, count) < per_task])
-        task = self.task[kept] if isinstance(self.task, np.ndarray) else [self.task[i] for i in kept]
-        return Rows(task, self.X[kept], self.y[kept], self.noise[kept], self.single_task)
 
 
 @dataclass(frozen=True)
@@ -142,6 +111,14 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``"evidence"`` chooses the settings in ``fit``; None keeps those that are given.
     method
         ``"REML"``, the restricted evidence, or ``"ML"``.
+    family
+        ``"gaussian"``: outcomes are real numbers. There is no other yet.
+    tuning_rows
+        Of a larger table about so many rows, of tasks at random, choose the settings, which bounds the time of the
+        search; ``tuning_.notes`` says so. All rows are then fitted. None, linear kernels and levels (``Identity``) take
+        all rows for the settings too.
+    verbose
+        1 tells the phases of ``fit``, and of the search a line every few seconds, on standard error; 2 every step.
 
     Attributes
     ----------
@@ -154,11 +131,11 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         through 200 of their own inputs unless its kernel has few features; 0 if there are no such tasks.
     """
 
-    # What metadata routing passes on by default.
-    __metadata_request__fit = {"task": True}  # noqa: RUF012
-    __metadata_request__partial_fit = {"task": True}  # noqa: RUF012
-    __metadata_request__predict = {"task": True}  # noqa: RUF012
-    __metadata_request__score = {"task": True}  # noqa: RUF012
+    # What metadata routing passes on by default: groups go to the folds alone, which may be by other groups.
+    __metadata_request__fit = {"task": True, "groups": False}  # noqa: RUF012
+    __metadata_request__partial_fit = {"task": True, "groups": False}  # noqa: RUF012
+    __metadata_request__predict = {"task": True, "groups": False}  # noqa: RUF012
+    __metadata_request__score = {"task": True, "groups": False}  # noqa: RUF012
 
     formula: Formula | None = None  # by which frames are read
     engine_: Engine
@@ -178,6 +155,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         task: Hashable = None,
         optimizer: Literal["evidence"] | None = "evidence",
         method: Method = "REML",
+        family: str = GAUSSIAN,
+        tuning_rows: int | None = TUNING_ROWS,
+        verbose: int = 0,
     ) -> None:
         self.common = common
         self.individual = individual
@@ -189,6 +169,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.task = task
         self.optimizer = optimizer
         self.method = method
+        self.family = family
+        self.tuning_rows = tuning_rows
+        self.verbose = verbose
 
     @classmethod
     def from_formula(
@@ -201,6 +184,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if given := [name for name in SETTLED if name in settings]:
             raise InvalidModel(f"the formula settles {' and '.join(given)}: leave that out")
+        _check_family(settings.get("family", GAUSSIAN))
         read, frame, y, complete = Formula.read(formula, data)
         if sample_weight is not None:
             weight = numbers(sample_weight, "sample_weight")
@@ -217,17 +201,24 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- learning ---
 
-    def fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
-        """Learn from scratch, settings included. Without tasks all rows are one task.
+    def fit(
+        self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, groups: Any = None
+    ) -> MixedEffectRegressor:
+        """Learn from scratch, settings included. ``groups`` is another name of ``task``. Without tasks all rows are one
+        task, and a warning names a column that looks like a group.
 
         Rows with missing values are left out, with a warning, and so are those of weight 0.
         """
         if self.optimizer not in ("evidence", None):
             raise InvalidModel(f'optimizer must be "evidence" or None, got {self.optimizer!r:.40}')
+        task = _one_of(task, groups)
         return self._learn(X, y, task, sample_weight, reset=True, tune=self.optimizer == "evidence")
 
-    def partial_fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> MixedEffectRegressor:
+    def partial_fit(
+        self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, groups: Any = None
+    ) -> MixedEffectRegressor:
         """Learn more rows, exactly: as if all had been fitted at once. Settings stay as they are."""
+        task = _one_of(task, groups)
         return self._learn(X, y, task, sample_weight, reset=not hasattr(self, "engine_"), tune=False)
 
     def forget(self, task: Hashable) -> MixedEffectRegressor:
@@ -247,18 +238,27 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tune: bool,
         report: Callable[[Step], None] | None = None,
     ) -> MixedEffectRegressor:
+        _check_family(self.family)
+        phases = Phases.of(self.verbose)
         rows = self._rows(X, y, task, sample_weight, reset=reset)
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("fitted with tasks and without: give task every time or never")
         if not reset:
             self.engine_.learn_many(rows.task, rows.X, rows.y, rows.noise)
             return self
-        model = self._model(rows)
-        tuning = self._tune(model, rows, report) if tune else None
+        table = count(len(rows.y), "row")
+        if not rows.single_task:
+            table += f" of {count(len(rows.sizes), 'task')}"
+        phases.begin(f"model: {table}, {count(rows.X.shape[1], 'column')} of inputs")
+        model = model_of(self, rows)
+        tuning = self._tune(model, rows, phases, report) if tune else None
         if tuning is not None:
+            if 1 < len(rows.sizes) == len(rows.y):
+                warnings.warn(ONE_ROW_EACH.format("task"), UserWarning, stacklevel=3)
             model = tuning.model
             if self.basis == "auto":
                 model = replace(model, basis=defaults.basis("auto", model.common, rows.inputs))
+        phases.begin(f"fit of {table}")
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused here
@@ -283,7 +283,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y = np.where(known, y, 0.0) if not known.all() else y
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset, ensure_all_finite="allow-nan")
         y = column_or_1d(y, warn=True).astype(np.float64)
-        noise, weighted = _noise(sample_weight, len(X))
+        noise, weighted = noise_of(sample_weight, len(X))
         labels = [ONE_TASK] * len(X) if task is None else labels_of(task, len(X))
         complete = complete_rows(np.column_stack([np.isnan(X), ~known]), [*self._names, "y"])
         kept = complete[weighted[complete]]
@@ -291,68 +291,35 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             X, y, noise, labels = X[kept], y[kept], noise[kept], [labels[i] for i in kept]
         if reset:
             warn_of_outliers({**dict(zip(self._names, X.T)), "y": y}, kept)
+            if task is None:
+                warn_of_groups(X, y, self._names, of_frame=hasattr(self, "feature_names_in_"))
         return Rows(labels, X, y, noise, task is None)
 
-    def _model(self, rows: Rows) -> Model:
-        """The model to fit, or to start a search from."""
-        common, individual = self._kernels(rows)
-        bias = defaults.bias(self.bias, rows.X, list(getattr(self, "feature_names_in_", [])))
-        most = defaults.MAX_GROWING_INPUTS if self.optimizer is None else defaults.MAX_SEARCHED_INPUTS
-        basis = defaults.basis(self.basis, common, rows.inputs, most=most)
-        if basis is None and common is not None and len(rows.inputs) > defaults.MAX_GROWING_INPUTS:
-            warnings.warn(
-                f"{len(rows.inputs)} different inputs make a growing basis slow: its time grows with their cube; "
-                f'basis="auto" takes {defaults.LANDMARKS} landmarks among them instead',
-                UserWarning,
-                stacklevel=4,
-            )
-        return Model(common, individual, self.alpha, self.lam, bias, basis, self.sigma2)
-
-    def _kernels(self, rows: Rows) -> tuple[Kernel | None, Kernel]:
-        """Of the average and of the shifts; names and "auto" read scaled inputs."""
-        if not isinstance(self.common, str) and not isinstance(self.individual, str):
-            return self.common, self.individual
-        alone = rows.single_task and self.common == "auto"  # of one task, average and shift cannot be told apart
-        scaling = defaults.Scaling.of(rows.X, 1.0 / rows.noise)
-        smooth_shift, smooth_average = self._affordable(rows)
-        average = None if alone or not smooth_average else defaults.average(scaling)
-        shift = defaults.average(scaling) if alone and smooth_shift else defaults.shift(scaling, smooth=smooth_shift)
-        return defaults.kernel(self.common, scaling, average), defaults.kernel(self.individual, scaling, shift)
-
-    def _affordable(self, rows: Rows) -> tuple[bool, bool]:
-        """Whether the shifts, and the average, may have a smooth part if they are ``"auto"``; warns of those that not.
-
-        A long task's own smooth part costs some hundred numbers for each of its rows.
-        """
-        if rows.longest <= MAX_DENSE_ROWS:
-            return True, True
-        smooth_shift = len(rows.y) <= defaults.MAX_SMOOTH_ROWS
-        smooth_average = len(rows.inputs) <= defaults.MAX_SMOOTH_INPUTS
-        linear = [
-            *(["the shifts"] if self.individual == "auto" and not smooth_shift else []),
-            *(["the average"] if self.common == "auto" and not smooth_average else []),
-        ]
-        if linear:
-            warnings.warn(
-                f"{len(rows.y)} rows, up to {rows.longest} of a task: {' and '.join(linear)} are linear, because "
-                "smooth functions of so many would take long; name the kernels, or thin the rows out, for others",
-                UserWarning,
-                stacklevel=5,
-            )
-        return smooth_shift, smooth_average
-
-    def _tune(self, model: Model, rows: Rows, report: Callable[[Step], None] | None) -> Tuning | None:
+    def _tune(self, model: Model, rows: Rows, phases: Phases, report: Callable[[Step], None] | None) -> Tuning | None:
         """The settings by evidence; None, with a warning, if the rows are too few or too alike to tell any.
 
-        Of long tasks whose model is not linear some rows are enough for that, and all would take long.
+        Of many rows, or of long tasks, whose model is not linear some are enough for that, and all would take long.
         """
-        if rows.longest > MAX_DENSE_ROWS and not is_linear(model, rows.X.shape[1]):
-            rows = rows.thinned(SEARCHED_ROWS_PER_TASK)
+        whole = len(rows.y)
+        if not is_linear(model, rows.X.shape[1]):
+            if rows.longest > MAX_DENSE_ROWS:
+                rows = rows.thinned(SEARCHED_ROWS_PER_TASK)
+            if self.tuning_rows is not None and not defaults.has_levels(model.common, model.individual):
+                rows = rows.sample(self.tuning_rows)
+        sampled = len(rows.y) < whole
+        phases.begin(f"settings by evidence{f', on {len(rows.y):,} of the rows' if sampled else ''}")
         engine = Engine(model)
         engine.learn_many(rows.task, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused as such
+
+        def step(step: Step) -> None:
+            phases.step(step)
+            if report is not None:
+                report(step)
+
         try:
-            return tune_model(engine, method=self.method, report=report)
+            tuning = tune_model(engine, method=self.method, report=step)
+            return replace(tuning, table_rows=whole) if sampled else tuning
         except NoEvidence as reason:
             warnings.warn(f"settings are kept as given: {reason}", ConvergenceWarning, stacklevel=4)
             return None
@@ -432,15 +399,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- prediction ---
 
-    def predict(self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False) -> Any:
-        """Each row's task at its input; without tasks the average function.
+    def predict(
+        self, X: Any, task: Any = None, return_std: bool = False, observation: bool = False, *, groups: Any = None
+    ) -> Any:
+        """Each row's task at its input; without tasks the average function. ``groups`` is another name of ``task``.
 
         A label that was not learned, or a missing one, is a new individual: the average, with all variance of a shift.
         ``return_std`` adds standard deviations of the function, or with ``observation`` of an observation. A row with
         missing inputs is predicted as NaN.
         """
         check_is_fitted(self)
-        X, task = self._split(X, task, needed=False)
+        X, task = self._split(X, _one_of(task, groups), needed=False)
         X = self._inputs(X)
         if self.single_task_:
             if task is not None:
@@ -461,9 +430,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return self.disclosed_.average(X, return_std, observation)
         return self.engine_.predict_many(task, X, return_std, observation)
 
-    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, groups: Any = None) -> float:
         """R² of the predictions for each row's task."""
-        return float(r2_score(y, self.predict(X, task), sample_weight=sample_weight))
+        return float(r2_score(y, self.predict(X, _one_of(task, groups)), sample_weight=sample_weight))
 
     def _inputs(self, X: Any) -> Array:
         """Inputs as those that were fitted."""
@@ -509,21 +478,19 @@ def tune(
     return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)
 
 
-def _noise(sample_weight: Any, n: int) -> tuple[Array, Index]:
-    """Noise variances 1/weight, and which rows have a positive weight."""
-    if sample_weight is None:
-        return np.ones(n), np.ones(n, dtype=bool)
-    weight = numbers(sample_weight, "sample_weight")
-    weight = np.full(n, float(weight)) if weight.ndim == 0 else weight
-    if weight.shape != (n,):
-        raise WrongDimension(f"sample_weight must hold {n} numbers, one for each row, got shape {weight.shape}")
-    if not (good := np.isfinite(weight) & (weight >= 0)).all():
-        row = int(np.argmin(good))
-        raise InvalidData(f"sample_weight must be finite and not negative; row {row} is {weight[row]}")
-    if not weight.any():
-        raise EmptyData("every sample_weight is zero: nothing to learn")
-    with np.errstate(divide="ignore"):
-        return 1.0 / weight, weight > 0
+def _one_of(task: Any, groups: Any) -> Any:
+    """The tasks, by either name."""
+    if task is not None and groups is not None:
+        raise InvalidData("task= and groups= are two names of one thing, the group of each row: give one of them")
+    return groups if task is None else task
+
+
+def _check_family(family: Any) -> None:
+    if family != GAUSSIAN:
+        raise InvalidModel(
+            f'family must be "{GAUSSIAN}", got {family!r:.40}: outcomes are real numbers with Gaussian noise, '
+            "others are not there yet; a logarithm brings positive outcomes near to that"
+        )
 
 
 __all__ = ["MixedEffectRegressor", "VarianceTable", "tune"]

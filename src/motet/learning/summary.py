@@ -217,8 +217,9 @@ def _lengths(description: Description, errors: Array, zero: tuple[Component, ...
 def _notes(results: Results) -> Iterator[str]:
     if results.tuning is not None:
         yield from results.tuning.notes
-        if results.tuning.rows != len(results.engine):
-            yield f"settings were chosen on {count(results.tuning.rows, 'row')}, before some came or were forgotten"
+        rows = results.tuning.table_rows or results.tuning.rows
+        if rows != len(results.engine):
+            yield f"settings were chosen for {count(rows, 'row')}, before some came or were forgotten"
     for component in results.components.on("individual"):
         kernel = component.kernel
         if type(kernel) is Scaled and type(innermost(kernel)) is DotProduct and any(kernel.center):

@@ -181,7 +181,7 @@ def tuned(
     if regressor.optimizer is None:
         fitted = clone(regressor).fit(data[0], data[1], data[2], data[3])
     else:
-        fitted = tune(regressor, *data, report=report)
+        fitted = tune(clone(regressor).set_params(tuning_rows=None), *data, report=report)  # this is the sample
     model = fitted.engine_.model
     if isinstance(regressor.basis, str):
         most = -1 if survey.has_many_inputs else defaults.MAX_GROWING_INPUTS

@@ -53,6 +53,7 @@ class Tuning:
     seconds: float
     rows: int
     free: int  # rows less the weights of the bias that the evidence integrates out
+    table_rows: int = 0  # of the table of which the rows are a sample; 0 if they are all of it
 
     @property
     def covariance(self) -> Array:
@@ -218,6 +219,8 @@ def _gain(search: Search, summit: Summit, component: Component) -> _Gain:
 
 
 def _notes(tuning: Tuning) -> Iterator[str]:
+    if tuning.table_rows:
+        yield f"settings were chosen on a sample, {tuning.rows:,} of {tuning.table_rows:,} rows"
     for component in tuning.zero:
         yield f"{component.label} is zero: +0.0 log evidence over leaving it out"
     for names in tuning.flat:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from motet.server import answers, routes
 from motet.server.bodies import schemas
 from motet.server.pages import docs_page
+from motet.server.streams import EventStream
 from motet.study.study import Study
 
 TAGS = {
@@ -27,6 +28,7 @@ SCHEMES = {
     "client": {"type": "http", "scheme": "bearer", "description": "A client's token, as its enrolment has shown it."},
     "operator": {"type": "http", "scheme": "bearer", "description": "The token of the operator of the study."},
 }
+EVENTS = 'events named release, each with a line of data such as {"version": 3}, until the caller goes'
 REFUSALS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": answers.ErrorBody, "description": "Refused."},
     "5XX": {"model": answers.ErrorBody, "description": "Not done: try again later."},
@@ -37,6 +39,8 @@ def responses(answer: type[BaseModel] | str, *, removes: bool = False) -> dict[i
     """The successes of a call: JSON of a type, or another media type."""
     if answer == routes.RELEASE_TYPE:
         return {200: _text(answer, format="binary"), 304: {"description": "The caller has this version already."}}
+    if answer == EventStream.media_type:
+        return {200: _text(answer, description=EVENTS)}
     if isinstance(answer, str):
         return {200: _text(answer)}
     delayed: dict[int | str, dict[str, Any]] = {202: {"model": answer, "description": routes.REMOVAL_DELAY}}
