@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from motet.client.tables import read_tokens
 from tests.cli.program import NOWHERE, good, motet, predictions, refused, table
 from tests.cli.studies import Studies
 from tests.scenarios.harness import OPERATOR
@@ -47,6 +48,23 @@ def test_sending_again_changes_nothing(studies: Studies, tmp_path: Path) -> None
     parquet.write_table(added, tmp_path / "own.parquet")
     sent = json.loads(good(motet(studies.curves, "send", tmp_path / "own.parquet", "--json", client=bea)))
     assert sent == {"accepted": 1, "duplicates": 60, "count": 61}
+
+
+def test_what_no_later_release_will_have_is_said_in_one_line(studies: Studies, tmp_path: Path) -> None:
+    """Of a study whose only release is out."""
+    end = "the budget (ε = 3) is spent: all 1 releases are out; the last one stays valid, and no more will come\n"
+    tokens, own = tmp_path / "tokens.csv", table(tmp_path / "own.csv", "name,y\nplum,0.5\n")
+    enrolled = motet(studies.items, "enroll", "tardy", "--out", tokens, operator=OPERATOR).result()
+    assert (enrolled.code, enrolled.err) == (0, f"motet: no later release will have these clients: {end}")
+    tardy = read_tokens(tokens)["tardy"]
+    sent = motet(studies.items, "send", own, client=tardy).result()
+    assert (sent.code, sent.err) == (0, f"motet: no later release will have what was sent: {end}")
+    assert sent.out == "1 accepted, 0 already stored; 1 in total.\n"
+    many = table(tmp_path / "many.csv", "client,name,y\ntardy,fig,0.25\n")
+    sent = motet(studies.items, "send", many, "--tokens", tokens).result()
+    assert sent.err == f"motet: no later release will have what 1 client (tardy) sent: {end}"
+    again = json.loads(good(motet(studies.items, "send", own, "--json", client=tardy)))
+    assert again == {"accepted": 0, "duplicates": 1, "count": 2, "ended": end.strip()}
 
 
 def test_sending_that_is_refused(studies: Studies, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.server.world import PRIVATE, World, world
 from tests.store.local_study import reopened, states
 
 pytestmark = pytest.mark.usefixtures("backend")
+RETIRED = "a client's budget (ε = 1) is for 2 releases: it has taken part in as many, and later ones leave it out"
 PER_CLIENT = PRIVATE.replace("releases = 2", 'releases = 2\nper = "client"')
 
 
@@ -65,7 +66,11 @@ def test_clients_take_part_retire_leave_and_come_again(tmp_path: Path) -> None:
         send(w, "another", "1", -1.0, 2.0)
         assert w.release() == 2
         np.testing.assert_array_equal(sums[-1], vector(w, (0.5, 1.0)) + vector(w, (-1.0, 2.0)))
-        send(w, "own", "2", 1.5, 3.0)  # it is welcome, and in no further release
+        assert w.call("GET", "/v1/me", "own").json()["ended"] == RETIRED
+        example = {"id": "2", "x": [1.5], "y": 3.0}  # it is welcome, and in no further release
+        sent = w.call("POST", "/v1/examples", "own", json={"examples": [example]}).json()
+        assert sent == {"accepted": 1, "duplicates": 0, "count": 2, "ended": RETIRED}
+        assert w.call("GET", "/v1/me", "another").json()["ended"] is None
         assert w.release() == 3
         np.testing.assert_array_equal(sums[-1], vector(w, (-1.0, 2.0)))
         assert taken(w) == {first: 2, w.ids["another"]: 2}

@@ -34,6 +34,12 @@ target = "pace"
 y = [-5.0, 15.0]
 [release]
 """
+MUSIC_TABLE = """
+[table]
+client = "listener"
+name = "artist"
+target = "stars"
+"""
 EXACT_CURVE = 'policy = "exact"\nevery = "1h"\n[server]\nrate = 1e6\n'
 PRIVATE_CURVE = (
     'policy = "private"\nepsilon = 3.0\nreleases = 4\nevery = "1h"\n[server]\nrate = 1e6\n'
@@ -43,17 +49,19 @@ PRIVATE_CURVE = (
 
 @contextmanager
 def music_study(
-    folder: Path, *, private: bool, rank: int = 20, name: str = "Music taste", artist: str = ""
+    folder: Path, *, private: bool, rank: int = 20, name: str = "Music taste", artist: str = "", limit: float = 10.0
 ) -> Iterator[World]:
-    """Listeners have sent ratings, and nothing is released; ``artist`` replaces the first name of the catalogue."""
+    """Listeners have sent ratings up to a limit, nothing is released; ``artist`` replaces the first of the names."""
     folder.mkdir(exist_ok=True)
     artists = (files("motet.music") / "artists.csv").read_text(encoding="utf-8")
     if artist:
         artists = artists.replace("The Beatles,", f"{artist},", 1)
     (folder / "artists.csv").write_text(artists, encoding="utf-8")
-    policy = PRIVATE.format(epsilon=3.0, releases=4) if private else EXACT
+    policy = PRIVATE.format(epsilon=3.0, releases=4).replace('"client"', '"study"') if private else EXACT
     text = STUDY.format(common=COMMON, policy=policy, every=3600, port=8000)
     text = text.replace("rank = 80", f"rank = {rank}").replace('"Music taste"', f'"{name}"') + "rate = 1e6\n"
+    text = text.replace("scale = [-3.0, 3.0", f"scale = [{-min(limit, 3.0)}, {min(limit, 3.0)}")
+    text = text.replace("y = [-10.0, 10.0]", f"y = [{-limit}, {limit}]\n{MUSIC_TABLE}")
     for served in world(folder, text):
         catalogue = music.artists()
         listeners = music.simulate(catalogue, LISTENERS, RATINGS, 0)
@@ -61,19 +69,23 @@ def music_study(
         for who, token in enumerate(enroll(served, LISTENERS)):
             rows = slice(who * RATINGS, (who + 1) * RATINGS)
             pairs = zip(listeners.artist[rows], listeners.rating[rows])
-            send(served, token, [{"x": names[k], "y": float(np.clip(y, -10, 10))} for k, y in pairs])
+            send(served, token, [{"x": names[k], "y": float(np.clip(y, -limit, limit))} for k, y in pairs])
         yield served
 
 
 @contextmanager
-def running_study(folder: Path, *, private: bool = False, settings: str = "") -> Iterator[World]:
+def running_study(
+    folder: Path, *, private: bool = False, settings: str = "", fastest: float = -5.0, per: str = "study"
+) -> Iterator[World]:
     """Runners have sent their paces, in min/km above 5, at some distances, and nothing is released."""
-    for served in world(folder, RUNNING + (PRIVATE_CURVE if private else EXACT_CURVE) + settings):
+    text = RUNNING.replace("y = [-5.0", f"y = [{fastest}")
+    policy = PRIVATE_CURVE.replace("releases = 4", f'releases = 4\nper = "{per}"') if private else EXACT_CURVE
+    for served in world(folder, text + policy + settings):
         rng = np.random.default_rng(5)
         for token in enroll(served, RUNNERS):
             distance = rng.uniform(1.0, 40.0, size=6)
             pace = -0.6 + 0.6 * rng.normal() + 0.05 * distance + 0.1 * rng.normal(size=6)
-            pairs = zip(distance.round(2).tolist(), pace.round(3).tolist())
+            pairs = zip(distance.round(2).tolist(), np.maximum(pace.round(3), fastest).tolist())
             send(served, token, [{"x": {"distance": x}, "y": y} for x, y in pairs])
         yield served
 
@@ -103,9 +115,10 @@ target = "glucose"
 
 
 @contextmanager
-def clinic_study(folder: Path, *, values: tuple[str, ...] = ("f", "m")) -> Iterator[World]:
+def clinic_study(folder: Path, *, values: tuple[str, ...] = ("f", "m"), order: str = "") -> Iterator[World]:
     """A number, a category and a date; patients have the first two values of the category."""
     text = CLINIC.replace('["f", "m"]', json.dumps(values))
+    text = text.replace('name = "visit"', f'name = "visit", order = "{order}"') if order else text
     for served in world(folder, text + EXACT_CURVE):
         rng = np.random.default_rng(6)
         for token in enroll(served, 20):

@@ -44,7 +44,7 @@ def core(browser: Browser) -> Iterator[Page]:
 
     def serve(route: Route) -> None:
         name = route.request.url.rpartition("/")[2]
-        folder = WEB if name == "columns.js" else WEB / "core"
+        folder = WEB if name in ("columns.js", "dates.js") else WEB / "core"
         body = (folder / name).read_text(encoding="utf-8") if name.endswith(".js") else "<!doctype html>"
         route.fulfill(body=body, content_type="text/javascript" if name.endswith(".js") else "text/html")
 

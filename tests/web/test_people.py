@@ -162,6 +162,53 @@ def test_releases_for_clients_only_come_with_the_token(tmp_path: Path, visit: Vi
         visitor.page.context.close()
 
 
+def test_whoever_sends_after_the_last_release_is_told(tmp_path: Path, visit: Visit) -> None:
+    with running_study(tmp_path, private=True) as served:
+        release_now(served)
+        visitor = visit(address(served))
+        page = visitor.page
+        visitor.sign_in("mine", served.tokens["own"])
+        visitor.sign_in("operator", served.tokens["operator"])
+        expect(page.locator("#operator-count")).to_have_text("83 clients with 480 examples")
+        for place in ("#mine-ended", "#operator-ended"):
+            assert page.locator(place).is_hidden()
+        for _ in range(3):
+            served.release()
+        reason = "The budget (ε = 3) is spent: all 4 releases are out; the last one stays valid, and no more will come."
+        expect(page.locator("#operator-ended")).to_have_text(
+            f"No later release has clients that you enroll now, or what anybody sends. {reason}"
+        )
+        visitor.open("mine")
+        expect(page.locator("#mine-ended")).to_have_text(f"No later release has what you send or change now. {reason}")
+        page.context.close()
+
+
+def test_a_client_whose_own_budget_is_spent_is_told(tmp_path: Path, visit: Visit) -> None:
+    with running_study(tmp_path, private=True, per="client") as served:
+        send(served, served.tokens["own"] or "", OWN)
+        release_now(served)
+        visitor = visit(address(served))
+        visitor.sign_in("mine", served.tokens["own"])
+        expect(visitor.page.locator("#mine h3").first).to_have_text("own: 3 examples")
+        assert visitor.page.locator("#mine-ended").is_hidden()
+        for _ in range(4):
+            served.release()
+        expect(visitor.page.locator("#mine-ended")).to_contain_text(
+            "A client's budget (ε = 3) is for 4 releases: it has taken part in as many, and later ones leave it out."
+        )
+        visitor.open("study")
+        expect(visitor.page.locator("#next")).to_contain_text("in ")
+        expect(visitor.page.locator("#budget")).to_have_text(
+            "Each client has a budget of its own, ε = 3 for 4 releases; later ones leave it out, and the study goes "
+            "on. 5 releases are out: a client that was in all it could be in has spent ε = 3.00."
+        )
+        page = visitor.page
+        visitor.sign_in("operator", served.tokens["operator"])
+        expect(page.locator("#operator-next")).to_contain_text("by a client that was in 4 releases; it may be in 4.")
+        assert page.locator("#operator-ended").is_hidden()
+        page.context.close()
+
+
 # --- the operator ---
 
 

@@ -12,7 +12,19 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import client_token, layout_at, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, ClientColumn, Url, Yes, confirm, later, progress_bar, show, show_table
+from motet.cli.terminal import (
+    LOCAL,
+    AsJson,
+    ClientColumn,
+    Url,
+    Yes,
+    confirm,
+    later,
+    note,
+    progress_bar,
+    show,
+    show_table,
+)
 from motet.errors import InvalidData, UnknownTask
 from motet.files import new_file
 from motet.text import count
@@ -46,6 +58,9 @@ def enroll(
         for new in site.enroll(server, all_names):
             keep(new)
             advance(len(new))
+        study = server.study()
+        if study.get("next_release") is None and isinstance(study.get("refused"), str):
+            note(f"no later release will have these clients: {study['refused']}", as_json=as_json)
 
 
 @contextmanager

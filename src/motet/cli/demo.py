@@ -43,7 +43,8 @@ def demo(
 ) -> None:
     """Serve a study on this machine, watch simulated listeners learn from each other, and try it yourself.
 
-    With --json it stops when all is released, and prints the figures.
+    Each listener has a privacy budget for ten releases. They come within a minute; then one comes every minute, for
+    whoever joins later, until it is stopped. With --json it stops when all is released, and prints the figures.
     """
     end = time.monotonic() + (seconds or float("inf"))
     with _signals() as signals:
@@ -163,9 +164,8 @@ def invitation(state: State, end: float) -> list[str]:
     lines += ["  # ten artists for the ratings in me.csv: edit them, they stay on this machine"]
     lines += [f"  {motet} predict --own {folder}/me.csv --top 10{url}"]
     lines += ["  # what an attacker can rebuild from the release", f"  {motet} audit {state.url}"]
-    if state.exact:  # under a budget nothing that is sent now would be released
-        lines += ["  # ratings to send: they are in the next release"]
-        lines += [f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv{url}"]
+    lines += [f"  # ratings to send: they are in the next release{'' if state.exact else ', within a minute'}"]
+    lines += [f"  MOTET_TOKEN=$(cat {folder}/token) {motet} send {folder}/ratings.csv{url}"]
     return lines
 
 

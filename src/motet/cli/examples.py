@@ -27,9 +27,10 @@ from motet.cli.terminal import (
     show,
 )
 from motet.errors import InvalidData, UnknownExample
-from motet.text import count, first_few
+from motet.text import count, first_few, tally
 
 if TYPE_CHECKING:
+    from motet.client.client import Sent
     from motet.client.tables import Examples
 
 T = TypeVar("T")
@@ -77,15 +78,23 @@ def send(
 
     columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
     sent, left_out = _for_each(site.send, "Sending", Request(table, only, tokens, columns, url, as_json))
+    if ended := {name: one.ended for name, one in sent.items() if one.ended is not None}:
+        whose = "what was sent" if tokens is None else f"what {tally(ended, 'client')} sent"
+        note(f"no later release will have {whose}: {next(iter(ended.values()))}", as_json=as_json)
     total = {key: sum(getattr(one, key) for one in sent.values()) for key in ("accepted", "duplicates")}
     text = f"{total['accepted']} accepted, {total['duplicates']} already stored"
     if tokens is None:
         (one,) = sent.values()
-        show({**vars(one), **left_out} if as_json else f"{text}; {one.count} in total.{_in_words(left_out)}")
+        show({**_facts(one), **left_out} if as_json else f"{text}; {one.count} in total.{_in_words(left_out)}")
     else:
-        each = [{"client": name, **vars(one)} for name, one in sent.items()]
+        each = [{"client": name, **_facts(one)} for name, one in sent.items()]
         line = f"{count(len(sent), 'client')}: {text}.{_in_words(left_out)}"
         show({**total, **left_out, "clients": each} if as_json else line)
+
+
+def _facts(sent: Sent) -> dict[str, Any]:
+    """For programs: with ``ended`` only if no later release will have it."""
+    return {key: value for key, value in vars(sent).items() if value is not None}
 
 
 def replace(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
@@ -51,11 +51,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sent:
-    """How many examples were new, how many the server had by their ids, and how many it has of this client now."""
+    """How many examples were new, how many the server had by their ids, and how many it has of this client now.
+
+    ``ended`` is why no later release will have them; None while one will.
+    """
 
     accepted: int
     duplicates: int
     count: int
+    ended: str | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ class Client:
             message = f"{error}" if place is None else f"example {place.example} of {n}{field}: {error}"
             raise error.reworded(message + (f"; the first {stored} are stored" if stored else "")) from error
         if ids is None:  # nobody else has these ids: a duplicate is of our own request, whose response was lost
-            total = Sent(total.accepted + total.duplicates, 0, total.count)
+            total = replace(total, accepted=total.accepted + total.duplicates, duplicates=0)
         return total
 
     def send_requests(self, examples: Sequence[dict[str, Any]], chunk: int = EXAMPLES_PER_REQUEST) -> Iterator[Sent]:
@@ -234,10 +238,13 @@ class Client:
                 if (place := ExamplePlace.parse(error.where)) is not None:
                     error.where = str(place._replace(example=begin + place.example))
                 raise
-            return Sent(*(field_of(body, name, int) for name in ("accepted", "duplicates", "count")))
+            ended = field_of(body, "ended", str) if body.get("ended") is not None else None
+            accepted, duplicates, count = (field_of(body, name, int) for name in ("accepted", "duplicates", "count"))
+            return Sent(accepted, duplicates, count, ended)
 
         for sent in _in_requests(len(examples), chunk, request):
-            total = Sent(total.accepted + sent.accepted, total.duplicates + sent.duplicates, sent.count)
+            accepted, duplicates = total.accepted + sent.accepted, total.duplicates + sent.duplicates
+            total = replace(sent, accepted=accepted, duplicates=duplicates)
             yield total
 
     def me(self) -> dict[str, Any]:

@@ -118,9 +118,10 @@ def _taste(estimate: Estimate) -> Array:
 EXACT = 'policy = "exact"   # no noise, no privacy: for parties who trust each other'
 PRIVATE = """\
 policy = "private"
-epsilon = {epsilon}       # shared by all releases
+epsilon = {epsilon}       # of each listener, for all releases that have the listener's ratings
 delta = 1e-5
-releases = {releases}"""
+releases = {releases}     # as many; later ones leave the listener out, so the study need not end
+per = "client\""""
 COMMON = (
     '{ kernel = "product", of = [{ kernel = "constant", value = 2.718281828459045 }, '
     '{ kernel = "rbf", length_scale = 1.0 }] }'

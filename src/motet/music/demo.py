@@ -31,7 +31,8 @@ from motet.release.disclosed import Disclosed
 from motet.study.study import Study
 
 RATINGS_PER_SECOND = 250.0  # that the interval between releases is made for
-RELEASES = 10  # that share ε; the last two contain all ratings
+RELEASES = 10  # that share a listener's ε; the last two of the first ten contain all ratings
+PACE_SECONDS = 60  # between later releases: they come for as long as somebody looks, and each is kept
 PORTS = range(8000, 9000)
 POLL_SECONDS = 0.2  # between requests for a new release
 RATE_SECONDS = 2.0  # over which the present rate is counted
@@ -67,7 +68,7 @@ class State:
     folder: Path | None = None
     version: int = 0  # of the current release
     due: float | None = None  # the next release, in seconds since 1970
-    spent: float = 0.0  # of EPSILON
+    spent: float = 0.0  # of EPSILON, by a listener who was in all releases
     arrivals: list[float] = field(default_factory=list)  # when each rating was acknowledged, by the monotonic clock
     releases: list[Measurement] = field(default_factory=list)
     reference: Reference | None = None  # there before the first release
@@ -158,12 +159,12 @@ class Demo:
         state = self.state
         crowd = Crowd(state.clients, self._seed)
         every = max(1, ceil(state.ratings / RATINGS_PER_SECOND / (RELEASES - 2)))
-        write = partial(crowd.write, folder, exact=state.exact, every=every, releases=RELEASES)
+        write = partial(crowd.write, folder, exact=state.exact, releases=RELEASES)
         operator = secrets.token_urlsafe(32)
         state.activity = "starting the server"
         self._check_open()
         with (
-            running_server(write, self._ports, operator, self._check_open) as server,
+            running_server(partial(write, every=every), self._ports, operator, self._check_open) as server,
             httpx.Client(trust_env=False, timeout=30.0) as http,
         ):
             state.url = server.url
@@ -176,6 +177,10 @@ class Demo:
             except Unreachable:
                 server.check()
                 raise
+            if not state.exact and every < PACE_SECONDS:
+                state.activity = "starting the server again, for a release every minute"
+                server.restart(partial(write, every=PACE_SECONDS), self._check_open)
+            state.activity, state.done = "all ratings are sent and released", True
             while not self._closing.wait(1.0):
                 server.check()
 
@@ -191,7 +196,7 @@ class Demo:
         return tokens
 
     def _learn(self, crowd: Crowd, study: Study, anyone: Client, clients: list[Client]) -> None:
-        """Until all ratings are sent, and released if the budget allows it."""
+        """Until all ratings are sent and released."""
         state = self.state
         state.activity = "listeners send"
         self._read_study(anyone)
@@ -202,24 +207,20 @@ class Demo:
             state.reference = Reference(crowd.separate(study.model), crowd.shared(study.model))
             self._measure_releases(crowd, anyone, clients, load)
         self._check_open()  # else it was closed before all was sent
-        state.activity, state.done = "all ratings are sent and released", True
 
     def _measure_releases(self, crowd: Crowd, anyone: Client, clients: list[Client], load: Load) -> None:
-        """Each release as it comes, until all ratings are sent and one contains them, or the budget is spent."""
+        """Each release as it comes, until two contain all ratings and the first listeners' budgets are spent."""
         state, version, complete = self.state, 0, 0
-        while not (load.over and (complete == 2 or not self._more_after(version))):
+        while complete < 2 or (not state.exact and version < RELEASES):
             self._check_open()
             sent, release = state.sent, _current_release(anyone)
             if release is None or release.version == version:
                 self._closing.wait(POLL_SECONDS)
                 continue
-            version, complete = release.version, complete + (state.exact and load.over)
+            version, complete = release.version, complete + load.over
             self._read_study(anyone)
             spent = None if state.exact else state.spent
             state.releases.append(Measurement(version, sent, spent, _errors(crowd, release, clients)))
-
-    def _more_after(self, version: int) -> bool:
-        return self.state.exact or version < RELEASES
 
     def _read_study(self, anyone: Client) -> None:
         """The current version, when the next release is due, and ε spent."""

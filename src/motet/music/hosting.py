@@ -26,12 +26,23 @@ class Server:
 
     def __init__(self, study: Path, port: int, operator: str) -> None:
         self.url, self._operator, self._log = f"http://{HOST}:{port}", operator, study.with_suffix(".log")
-        environment = os.environ | {"MOTET_OPERATOR_TOKEN": operator, "OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "motet", "serve", str(study)]
+        self._study, self._port = study, port
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"MOTET_OPERATOR_TOKEN": self._operator, "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "motet", "serve", str(self._study)]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def restart(self, write: Callable[[int], Path], check: Callable[[], None]) -> None:
+        """With another study file, which ``write`` writes for the same port; until it answers."""
+        self.stop()
+        self._study = write(self._port)
+        self._process = self._started()
+        self.wait(check)
 
     def wait(self, check: Callable[[], None]) -> None:
         """Until it answers; ``check`` may raise meanwhile."""

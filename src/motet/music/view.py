@@ -94,8 +94,7 @@ def _counts(state: State) -> Table:
 
 
 def _releases(state: State) -> str:
-    number = f"{state.version}" if state.exact else f"{state.version} of {RELEASES}"
-    number, order = (number, "next") if state.version else ("none yet", "first")
+    number, order = (f"{state.version}", "next") if state.version else ("none yet", "first")
     if state.url is None or state.due is None:
         return number
     wait = state.due - time.time()
@@ -106,8 +105,8 @@ def _privacy(state: State, spent: float) -> str:
     if state.exact:
         return "none, releases are without noise"
     if not spent:
-        return f"ε = {EPSILON:g} for {RELEASES} releases, none of it spent"
-    return f"ε = {spent:.2f} of {EPSILON:g} spent" + (", the last release stays valid" if state.done else "")
+        return f"ε = {EPSILON:g} for each listener, in {RELEASES} releases"
+    return f"ε = {spent:.2f} of {EPSILON:g} spent by a listener who was in all releases"
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,15 @@ class Ledger:
             "valid, and no more will come"
         )
 
+    def end_for(self, releases: int) -> str | None:
+        """Why no later release has a client that has taken part in so many, in words; None while one may."""
+        if self.per == "study" or releases < self.releases:
+            return self.refusal
+        return (
+            f"a client's budget (ε = {self.epsilon:g}) is for {self.releases} releases: it has taken part in as many, "
+            "and later ones leave it out"
+        )
+
     @property
     def epsilon_spent(self) -> float:
         """ε of the releases so far; if the budget is per client, for a client that took part in all of them."""

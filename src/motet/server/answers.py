@@ -98,6 +98,7 @@ class Sent(Answer):
     accepted: int
     duplicates: int
     count: int = Field(description="of the client's examples, afterwards")
+    ended: str | None = Field(default=None, description="why no later release will have them, if none will")
 
 
 class AboutMe(Answer):
@@ -105,6 +106,7 @@ class AboutMe(Answer):
     name: str
     count: int = Field(description="of the client's examples")
     left_out: str | None = Field(description="why the current release does not have them")
+    ended: str | None = Field(description="why no later release will have what the client sends")
     releases_taken_part_in: int | None = Field(default=None, description="if each client has a budget of its own")
 
 

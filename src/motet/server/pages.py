@@ -71,7 +71,10 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
     rows["next release"] = f"none: {refused}" if due is None else utc(due)
     if budget is not None:
         rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
-        rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
+        each = budget["per"] == "client"
+        planned = f"; each client is in at most {budget['releases']}" if each else f" of {budget['releases']} planned"
+        by = " by a client in all that it may be in" if each else ""
+        rows["releases"] = f"{budget['made']} made{planned}; ε spent {budget['spent']:.2f}{by}"
     if "settings" in status:  # an older server does not tell
         rows["settings"] = settings_words(status["settings"])
     if status["withdrawn"]:

@@ -128,15 +128,17 @@ async def readiness(service: ServiceDep) -> dict[str, str]:
 # --- a client ---
 
 
-async def send(me: CallerDep, request: Request) -> dict[str, int]:
+async def send(me: CallerDep, request: Request) -> dict[str, Any]:
     """Store examples, all or none; they are on disk before the response. An id that was sent before changes nothing.
 
-    Returns how many were accepted and how many were duplicates, and the client's count of examples.
+    Returns how many were accepted and how many were duplicates, and the client's count of examples; with ended, the
+    reason, if no later release will have them.
     """
     addition = await me.service.bodies.read(request, me.id, partial(_addition, me))
     result = await me.service.write(addition)
     me.service.metrics.count_examples(result.accepted, result.duplicates)
-    return vars(result)
+    ended = await me.service.end_for(me.id)
+    return vars(result) | ({} if ended is None else {"ended": ended})
 
 
 def _addition(me: Caller, body: bytes) -> stored.Addition:
@@ -163,10 +165,11 @@ async def _send_directly(scope: Scope, receive: Receive, send_response: Send) ->
 
 
 async def about_me(me: CallerDep) -> dict[str, Any]:
-    """The client's id, name and count of examples; left_out is why the current release does not have them, or null. If
-    each client has a budget of its own, in how many releases it has taken part."""
+    """The client's id, name and count of examples; left_out is why the current release does not have them, and ended
+    why no later one will, or null. If each client has a budget of its own, in how many releases it has taken part."""
     summary = await me.read(partial(clients.summary, client=me.id))
     about = {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
+    about["ended"] = await me.service.end_for(me.id)
     if me.service.study.release.per == "client":
         about["releases_taken_part_in"] = await me.read(partial(releases.participation, client=me.id))
     return about

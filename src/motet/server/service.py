@@ -287,6 +287,13 @@ class Service:
             network(address[:MAX_ADDRESS_LETTERS]), FAILURES_PER_SECOND, capacity=MAX_FAILURES
         )
 
+    async def end_for(self, client: str) -> str | None:
+        """Why no later release will have what a client sends; None while one will."""
+        planned = self.study.ledger()
+        if planned is None or (planned.per == "study" and self._due is not None):
+            return None
+        return await self.read(partial(releases.end_for, planned=planned, client=client))
+
     # --- an active client's coefficients ---
 
     async def coefficients(self, client: str, token: str) -> Coefficients:

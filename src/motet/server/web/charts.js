@@ -9,6 +9,7 @@ import { element, picture } from "./dom.js";
 import { number } from "./words.js";
 
 /** @typedef {{label: string, kind: "average" | "own", style: number | null, x: number[], mean: Float64Array, std: Float64Array | null}} Series */
+/** @typedef {(value: number) => number} Cut a value as it is drawn: it may lie where none can be */
 /** @typedef {{value: number, text: string}} Tick */
 /** @typedef {{low: number, high: number, pixel: (value: number) => number}} Axis */
 
@@ -35,14 +36,15 @@ export function ticks(low, high, about) {
  * @param {{
  *   series: Series[], dots: {x: number, y: number, faint?: boolean}[], xTitle: string, yTitle: string,
  *   xText: (value: number) => string, xTicks: (low: number, high: number, about: number) => Tick[], width: number,
- *   summary: string,
+ *   summary: string, cut: Cut,
  * }} chart
  */
-export function curves({ series, dots, xTitle, yTitle, xText, xTicks, width, summary }) {
+export function curves({ series: given, dots, xTitle, yTitle, xText, xTicks, width, summary, cut }) {
+  const series = given.map((one) => ({ ...one, mean: one.mean.map(cut), ...ends(one, cut) }));
   const height = Math.round(Math.max(240, Math.min(400, 0.55 * width)));
   const [left, right, top, bottom] = [52, 12, 12, 44];
   const xs = [...series.flatMap((one) => one.x), ...dots.map((dot) => dot.x)];
-  const ys = [...series.flatMap(extremes), ...dots.map((dot) => dot.y)];
+  const ys = [...series.flatMap(({ low, high }) => [...low, ...high]), ...dots.map((dot) => dot.y)];
   const [lowest, highest] = [Math.min(...ys), Math.max(...ys)];
   const room = 0.05 * (highest - lowest || 1);
   const X = axis(Math.min(...xs), Math.max(...xs), left, width - right);
@@ -71,20 +73,17 @@ function look({ kind, style }) {
   return style === null ? kind : `${kind} compared style-${style}`;
 }
 
-/** The lowest and the highest of a band. @param {Series} one */
-function extremes({ mean, std }) {
-  const ends = Array.from(mean, (value, i) => [value - Z * (std?.[i] ?? 0), value + Z * (std?.[i] ?? 0)]);
-  return ends.flat();
+/** The ends of a band of 95 %. @param {Series} one @param {Cut} cut */
+function ends({ mean, std }, cut) {
+  const half = (/** @type {number} */ i) => Z * (std?.[i] ?? 0);
+  return { low: mean.map((value, i) => cut(value - half(i))), high: mean.map((value, i) => cut(value + half(i))) };
 }
 
-/** @param {Series} one @param {Axis} X @param {Axis} Y */
+/** @param {Series & {low: Float64Array, high: Float64Array}} one @param {Axis} X @param {Axis} Y */
 function band(one, X, Y) {
-  const { x, mean, std } = one;
-  if (std === null) return null;
-  const upper = mean.map((value, i) => value + Z * std[i]);
-  const lower = mean.map((value, i) => value - Z * std[i]).reverse();
-  const back = path([...x].reverse(), lower, X, Y).replace("M", "L");
-  return picture("path", { d: `${path(x, upper, X, Y)}${back}Z`, class: `band ${look(one)}` });
+  if (one.std === null) return null;
+  const back = path([...one.x].reverse(), Float64Array.from(one.low).reverse(), X, Y).replace("M", "L");
+  return picture("path", { d: `${path(one.x, one.high, X, Y)}${back}Z`, class: `band ${look(one)}` });
 }
 
 /** @param {ArrayLike<number>} x @param {Float64Array} y @param {Axis} X @param {Axis} Y */
@@ -140,11 +139,11 @@ function label(x, y, text, anchor, kind = "tick") {
 
 /**
  * A value and its standard deviation, as a dot in an interval of 95 %.
- * @param {number} mean @param {number | null} std @param {[number, number]} range @param {"average" | "own"} kind
+ * @param {number} mean @param {number | null} std @param {[number, number]} range @param {"average" | "own"} kind @param {Cut} cut
  */
-export function interval(mean, std, [low, high], kind) {
+export function interval(mean, std, [low, high], kind, cut) {
   const X = axis(low, high, 4, 156);
-  const clipped = (/** @type {number} */ value) => Math.min(Math.max(X.pixel(value), 1), 159);
+  const clipped = (/** @type {number} */ value) => Math.min(Math.max(X.pixel(cut(value)), 1), 159);
   return picture(
     "svg",
     { viewBox: "0 0 160 16", class: "interval", "aria-hidden": "true" },

@@ -5,10 +5,11 @@
  * "x[1]", … as the server's messages call them.
  */
 
-/** @typedef {{name: string, bounds?: any[], unit?: string, values?: string[], since?: string, log_above?: number, quantiles?: any[]}} ColumnSpec */
+import { daysSince } from "./dates.js";
 
-const DAY = 86_400_000; // milliseconds
-const ISO_DATE = /^\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/;
+/** @typedef {{name: string, bounds?: any[], unit?: string, values?: string[], since?: string, order?: import("./dates.js").DateOrder, log_above?: number, quantiles?: any[]}} ColumnSpec */
+
+const DATE_FORMS = { "": "", "day first": " or 1.3.2024", "month first": " or 3/1/2024" };
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 export class Column {
@@ -18,6 +19,8 @@ export class Column {
     this.unit = spec.unit ?? "";
     this.values = spec.values ?? [];
     this.since = spec.since === undefined ? null : Date.parse(`${spec.since}T00:00Z`);
+    /** Of dates with the year last. */
+    this.order = spec.order ?? "";
     this.logAbove = spec.log_above ?? null;
     /** Of inputs, if the study says how they are spread. @type {number | null} */
     this.median = spec.quantiles === undefined ? null : this.number(spec.quantiles[2]);
@@ -42,12 +45,16 @@ export class Column {
   /** What a cell says: its number, the place of its value, or its days. @param {any} cell @returns {number} */
   number(cell) {
     const text = String(cell ?? "").trim();
-    const value = this.values.length ? this.values.indexOf(text) : this.since === null ? number(text) : days(text, this.since);
+    const value = this.values.length ? this.values.indexOf(text) : this.since === null ? number(text) : daysSince(text, this.since, this.order);
     if (text !== "" && value !== null && value >= (this.values.length ? 0 : -Infinity)) return this.logAbove === null ? value : Math.asinh(value / this.logAbove);
     const expected = this.values.length
       ? `one of ${this.values.slice(0, 5).join(", ")}`
-      : this.since === null ? "a number" : "a date such as 2024-03-01";
+      : this.since === null ? this.kind : `${this.kind} such as 2024-03-01${DATE_FORMS[this.order]}`;
     throw new Error(`expected ${expected}, got ${text === "" ? "nothing" : JSON.stringify(text)}`);
+  }
+
+  get kind() {
+    return this.values.length ? "a value" : this.since === null ? "a number" : "a date";
   }
 
   /** The other way, as text. @param {number} value */
@@ -55,7 +62,9 @@ export class Column {
     if (this.values.length) return this.values[Math.round(value)];
     if (this.logAbove !== null) return String(Number((this.logAbove * Math.sinh(value)).toPrecision(12)));
     if (this.since === null) return String(value);
-    const moment = new Date(this.since + 1000 * Math.round(86_400 * value)).toISOString();
+    const time = new Date(this.since + 1000 * Math.round(86_400 * value));
+    if (Number.isNaN(time.getTime())) return `${value} days`;
+    const moment = time.toISOString();
     return moment.endsWith("T00:00:00.000Z") ? moment.slice(0, 10) : moment.slice(0, 19);
   }
 }
@@ -77,6 +86,11 @@ export class Columns {
     return columns;
   }
 
+  /** Where each column's numbers begin in a row. */
+  get firstPlaces() {
+    return this.columns.map((_, k) => this.columns.slice(0, k).reduce((total, one) => total + one.width, 0));
+  }
+
   /** The row that kernels read, of one number for each column. @param {number[]} numbers */
   expand(numbers) {
     return this.columns.flatMap((column, k) =>
@@ -96,9 +110,10 @@ export class Columns {
 
 /** Whether a value of JSON describes a column. @param {any} spec */
 function isColumn(spec) {
-  const { name, unit = "", since = "2000-01-01", values = [], bounds = [0, 1], quantiles = [0, 1, 2, 3, 4] } = spec ?? {};
+  const { name, unit = "", since = "2000-01-01", order = "", values = [], bounds = [0, 1], quantiles = [0, 1, 2, 3, 4] } = spec ?? {};
   const texts = [name, unit, since, ...(Array.isArray(values) ? values : [null])];
-  return texts.every((text) => typeof text === "string") && !Number.isNaN(Date.parse(since)) && isList(bounds, 2) && isList(quantiles, 5);
+  const isDated = !Number.isNaN(Date.parse(since)) && Object.hasOwn(DATE_FORMS, order);
+  return texts.every((text) => typeof text === "string") && isDated && isList(bounds, 2) && isList(quantiles, 5);
 }
 
 /** @param {any} list @param {number} length */
@@ -110,12 +125,4 @@ function isList(list, length) {
 export function number(text) {
   const value = NUMBER.test(text) ? Number(text) : NaN;
   return Number.isFinite(value) && Math.abs(value) < 1e150 ? value : null;
-}
-
-/** Days from a date to another; a time without a zone is taken in UTC. @param {string} text @param {number} since */
-function days(text, since) {
-  if (!ISO_DATE.test(text)) return null;
-  const zoned = /(Z|[+-]\d\d:?\d\d)$/.test(text) && text.length > 10;
-  const time = Date.parse(text.length === 10 ? `${text}T00:00Z` : text.replace(" ", "T") + (zoned ? "" : "Z"));
-  return Number.isNaN(time) ? null : (time - since) / DAY;
 }

@@ -8,13 +8,15 @@
 
 import { predict } from "./calculator.js";
 import { curves, ticks } from "./charts.js";
-import { element, fill } from "./dom.js";
-import { outputTitle } from "./output.js";
+import { element, fill, flag } from "./dom.js";
+import { inputBounds, inputNumber } from "./limits.js";
+import { outputTitle, possible } from "./output.js";
 import { state } from "./state.js";
-import { number } from "./words.js";
+import { count, number } from "./words.js";
 
 /** @typedef {import("./columns.js").Column} Column */
-/** @typedef {{numbers: number[], y: number}} Example of one number for each column */
+/** @typedef {import("./columns.js").Columns} Columns */
+/** @typedef {{numbers: number[], y: number, noise?: number}} Example of one number for each column */
 
 const POINTS = 160; // of a curve
 const COMPARED = 8; // values of a category, each with a colour of the style sheet
@@ -67,12 +69,12 @@ export class CurvePanel {
     const { columns } = release.inputs;
     this.#select(columns);
     this.drawn = this.#width;
-    const xs = grid(columns, this.along, this.#all);
-    this.#preset(columns);
+    const xs = grid(release.inputs, this.along, this.#all);
+    this.#preset(release.inputs);
     const here = this.at;
     const series = [];
     let answer = null;
-    for (const [style, value] of this.#values(columns).entries()) {
+    for (const [style, value] of this.#values(release.inputs).entries()) {
       const at = xs.map((x) => {
         const numbers = here.map((one, k) => (k === this.along ? x : k === this.compared ? value : one));
         return release.inputs.expand(numbers);
@@ -87,42 +89,49 @@ export class CurvePanel {
     }
     series.sort((a, b) => Number(a.kind === "own") - Number(b.kind === "own"));
     const drawn = [this.along, this.compared];
-    const dots = this.#all.map(({ numbers, y }) => ({ x: numbers[this.along], y, faint: numbers.some((one, k) => !drawn.includes(k) && one !== here[k]) }));
+    const inside = this.#all.filter(({ numbers }) => xs[0] <= numbers[this.along] && numbers[this.along] <= xs[xs.length - 1]);
+    const dots = inside.map(({ numbers, y }) => ({ x: numbers[this.along], y, faint: numbers.some((one, k) => !drawn.includes(k) && one !== here[k]) }));
     const column = columns[this.along];
     const own = series.some((one) => one.kind === "own");
     const summary = `${outputTitle()} along ${column.name}: the average${own ? " and your own curve" : ""}, with 95 % bands; the numbers are below`;
     const text = (/** @type {number} */ value) => shown(column, value);
-    fill(this.chart, curves({ series, dots, xTitle: column.title, yTitle: outputTitle(), xText: text, xTicks: marks(column), width: this.drawn, summary }));
+    fill(this.chart, curves({ series, dots, xTitle: column.title, yTitle: outputTitle(), xText: text, xTicks: marks(column), width: this.drawn, summary, cut: possible }));
     const values = columns[this.compared]?.values.length ?? 0;
-    fill(this.note, values > COMPARED ? `${COMPARED} of the ${values} values of ${columns[this.compared].name} are drawn, the one that is chosen below among them.` : "");
+    const outside = this.#all.length - inside.length;
+    fill(this.note,
+      values > COMPARED ? `${COMPARED} of the ${values} values of ${columns[this.compared].name} are drawn, the one that is chosen below among them. ` : "",
+      outside ? `${count(outside, "example lies", "examples lie")} outside the bounds of ${column.name}, and ${outside === 1 ? "is" : "are"} not drawn.` : "");
     if (answer !== null) this.#say(columns, answer);
     this.#list(series, column);
   }
 
-  /** Controls at the last example; before the first one, at a middle value. @param {Column[]} columns */
-  #preset(columns) {
+  /** Controls at the last example; before the first one, at a middle value. @param {Columns} inputs */
+  #preset(inputs) {
+    const { columns } = inputs;
     const last = this.#all.at(-1)?.numbers ?? null;
     const preset = JSON.stringify([last, columns.map((column) => [column.name, column.values])]);
     if (preset === this.preset) return;
     this.preset = preset;
     this.at = last ?? columns.map((column, k) => {
-      const value = column.values.length ? 0 : (column.median ?? mean(range(columns, k, [])));
+      const value = column.values.length ? 0 : (column.median ?? mean(range(inputs, k, [])));
       return column.since === null ? value : Math.round(value);
     });
-    fill(this.controls, ...columns.map((column, k) => this.#control(column, k)));
+    fill(this.controls, ...columns.map((_, k) => this.#control(inputs, k)));
   }
 
-  /** @param {Column} column @param {number} k */
-  #control(column, k) {
+  /** @param {Columns} inputs @param {number} k */
+  #control(inputs, k) {
+    const column = inputs.columns[k];
     const id = `${this.id}-at-${k}`;
     const value = column.isNumeric ? String(Number(Number(column.cell(this.at[k])).toPrecision(6))) : column.cell(this.at[k]);
     const change = (/** @type {any} */ event) => {
       try {
-        const moved = column.number(event.target.value);
+        const moved = inputNumber(inputs, k, event.target.value);
+        flag(event.target, "");
         this.at = this.at.map((one, place) => (place === k ? moved : one));
         void this.draw();
       } catch (error) {
-        fill(this.answer, `${column.name}: ${/** @type {Error} */ (error).message}`);
+        flag(event.target, /** @type {import("./limits.js").Misfit} */ (error).reason);
       }
     };
     const attributes = { id, change, "aria-label": `Answer at ${column.title}` };
@@ -137,26 +146,26 @@ export class CurvePanel {
     const where = columns.map((column, k) => `${column.name} ${shown(column, this.at[k])}${column.unit ? ` ${column.unit}` : ""}`).join(", ");
     const value = (/** @type {import("./calculator.js").Prediction} */ { mean: means, std }) => {
       const [at, deviation] = [means[means.length - 1], std?.[means.length - 1]];
-      return element("strong", { "data-mean": at, "data-std": deviation }, number(at) + (deviation === undefined ? "" : ` ± ${number(deviation)}`));
+      return element("strong", { "data-mean": at, "data-std": deviation }, number(possible(at)) + (deviation === undefined ? "" : ` ± ${number(deviation)}`));
     };
     const parts = own === null ? [`the average ${outputTitle()} is `, value(average)] : [`your ${outputTitle()} is `, value(own), ", the average's ", value(average)];
     fill(this.answer, `At ${where}: `, ...parts, ".");
   }
 
-  /** The values of the compared input, or one that is not used. @param {Column[]} columns */
-  #values(columns) {
+  /** The values of the compared input, or one that is not used. @param {Columns} inputs */
+  #values(inputs) {
     if (this.compared < 0) return [0];
-    const { values } = columns[this.compared];
+    const { values } = inputs.columns[this.compared];
     const chosen = this.at[this.compared];
     if (values.length) return values.map((_, place) => place).filter((place) => place === chosen || place < COMPARED - Number(chosen >= COMPARED));
-    const [low, high] = range(columns, this.compared, this.#all);
+    const [low, high] = range(inputs, this.compared, this.#all);
     return [low, (low + high) / 2, high];
   }
 
   #asRows() {
     if (this.examples.length === 0) return null;
     const { inputs } = /** @type {import("./state.js").LoadedRelease} */ (state.release);
-    return { rows: this.examples.map(({ numbers }) => inputs.expand(numbers)), y: this.examples.map(({ y }) => y) };
+    return { rows: this.examples.map(({ numbers }) => inputs.expand(numbers)), y: this.examples.map(({ y }) => y), noise: this.examples.map(({ noise = 1 }) => noise) };
   }
 
   /** @param {Column[]} columns */
@@ -192,7 +201,7 @@ export class CurvePanel {
     const head = element("tr", {}, element("th", { scope: "col" }, column.title), ...series.map((one) => element("th", { scope: "col" }, one.label)));
     const rows = picked.map((i) =>
       element("tr", {}, element("th", { scope: "row" }, shown(column, series[0].x[i])),
-        ...series.map((one) => element("td", { "data-x": one.x[i], "data-mean": one.mean[i], "data-std": one.std?.[i] }, number(one.mean[i]) + (one.std === null ? "" : ` ± ${number(one.std[i])}`)))));
+        ...series.map((one) => element("td", { "data-x": one.x[i], "data-mean": one.mean[i], "data-std": one.std?.[i] }, number(possible(one.mean[i])) + (one.std === null ? "" : ` ± ${number(one.std[i])}`)))));
     const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
     this.numbers.replaceChildren(element("summary", {}, "The numbers (± is one standard deviation)"), element("div", { class: "scroll" }, table));
   }
@@ -217,22 +226,23 @@ function roundTicks(column, near) {
   return Array.from(cells, (cell) => ({ value: column.number(cell), text: number(cell) }));
 }
 
-/** Where an input is drawn: its bounds, else where landmarks or own examples are. @param {Column[]} columns @param {number} k @param {Example[]} examples @returns {[number, number]} */
-function range(columns, k, examples) {
-  const column = columns[k];
-  if (column.values.length) return [0, column.values.length - 1];
-  const first = columns.slice(0, k).reduce((total, one) => total + one.width, 0);
-  const landmarks = (state.release?.landmarks ?? []).map((row) => row[first]);
-  const given = column.bounds ?? (landmarks.length ? [] : (state.study?.bounds?.[first] ?? [0, 1]));
-  const values = [...given, ...(column.bounds ? [] : landmarks), ...examples.map(({ numbers }) => numbers[k])];
+/** Where an input is drawn: its bounds, else where landmarks or own examples are. @param {Columns} inputs @param {number} k @param {Example[]} examples @returns {[number, number]} */
+function range(inputs, k, examples) {
+  const column = inputs.columns[k];
+  const [lowest, highest] = inputBounds(inputs, k);
+  if (column.values.length) return [lowest, highest];
+  const landmarks = column.bounds !== null ? [] : (state.release?.landmarks ?? []).map((row) => row[inputs.firstPlaces[k]]);
+  const given = landmarks.length ? landmarks : Number.isFinite(highest - lowest) ? [lowest, highest] : [0, 1];
+  const values = [...given, ...examples.map(({ numbers }) => numbers[k])].filter((value) => lowest <= value && value <= highest);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   return low < high ? [low, high] : [low - 1, high + 1];
 }
 
-/** @param {Column[]} columns @param {number} k @param {Example[]} examples */
-function grid(columns, k, examples) {
-  const [low, high] = range(columns, k, examples);
-  if (columns[k].values.length) return columns[k].values.map((_, place) => place);
+/** @param {Columns} inputs @param {number} k @param {Example[]} examples */
+function grid(inputs, k, examples) {
+  const { values } = inputs.columns[k];
+  if (values.length) return values.map((_, place) => place);
+  const [low, high] = range(inputs, k, examples);
   return Array.from({ length: POINTS }, (_, i) => low + ((high - low) * i) / (POINTS - 1));
 }
 

@@ -64,6 +64,19 @@ export function fill(parent, ...children) {
   parent.replaceChildren(...children.filter((child) => child !== null && child !== undefined).map(asNode));
 }
 
+let refusals = 0;
+
+/** Say at a field why its value is refused; an empty text takes that back. @param {HTMLElement} control @param {string} text */
+export function flag(control, text) {
+  control.parentElement?.querySelector(":scope > .error")?.remove();
+  for (const name of ["aria-invalid", "aria-describedby"]) control.removeAttribute(name);
+  if (text === "") return;
+  const id = `refusal-${++refusals}`;
+  control.setAttribute("aria-invalid", "true");
+  control.setAttribute("aria-describedby", id);
+  control.after(element("small", { id, class: "error", role: "alert" }, text));
+}
+
 /** Ask before something that cannot be undone. @param {string} question @param {string} text @param {string} action @returns {Promise<boolean>} */
 export function confirmed(question, text, action) {
   return new Promise((resolve) => {

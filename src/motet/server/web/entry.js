@@ -4,14 +4,15 @@
  * Before the first release the inputs are those of the study's description.
  */
 
-import { Columns, number } from "./columns.js";
+import { Columns } from "./columns.js";
 import { json } from "./connection.js";
-import { element } from "./dom.js";
+import { element, flag } from "./dom.js";
+import { Misfit, inputNumber, noiseNumber, outputNumber } from "./limits.js";
 import { outputTitle } from "./output.js";
 import { state, target } from "./state.js";
-import { read } from "./table.js";
+import { read, write } from "./table.js";
 
-/** @typedef {{cells: Record<string, string>, y: number}} Example cells by the inputs' names; a catalogue's item has the one "name" */
+/** @typedef {{cells: Record<string, string>, y: number, noise?: number}} Example cells by the inputs' names; a catalogue's item has the one "name" */
 /** @typedef {{names: string[] | null, inputs: Columns, named: boolean}} Inputs */
 
 /** @type {Inputs | null} */
@@ -30,36 +31,45 @@ export async function describe() {
   described = { names: model.catalogue?.names ?? null, inputs: Columns.of(model, dimension), named: model.columns !== undefined };
 }
 
+/** The column of a catalogue's items. */
+function itemColumn() {
+  return state.study?.table?.name ?? "name";
+}
+
+/** The column of clients. @param {string[]} header */
+function clientColumn(header) {
+  const { client = "client" } = state.study?.table ?? {};
+  return [client, "client"].find((name) => header.includes(name) && !inputNames().includes(name)) ?? null;
+}
+
 /** The columns of a table of examples, without the output. */
 export function inputNames() {
   const known = inputs();
-  return known === null ? [] : known.names !== null ? ["name"] : known.inputs.columns.map((column) => column.name);
+  return known === null ? [] : known.names !== null ? [itemColumn()] : known.inputs.columns.map((column) => column.name);
 }
 
-/** Refuse cells that are no input; `where` begins the message. @param {Record<string, string>} cells @param {string} [where] */
-export function check(cells, where = "") {
+/** The cells of an example in the order of `inputNames`. @param {Example} given */
+export function inputCells({ cells }) {
+  return inputs()?.names ? [cells.name] : inputNames().map((name) => cells[name]);
+}
+
+/** Refuse cells that are no input, or that lie outside of what the study accepts. @param {Record<string, string>} cells */
+function check(cells) {
   const known = inputs();
   if (known === null) throw new Error("the study's inputs are not known yet");
-  if (known.names !== null) {
-    if (!known.names.includes(cells.name)) throw new Error(`${where}name: ${JSON.stringify(cells.name)} is not in the catalogue`);
-    return;
-  }
-  for (const column of known.inputs.columns) {
-    try {
-      column.number(cells[column.name]);
-    } catch (error) {
-      throw new Error(`${where}${column.name}: ${/** @type {Error} */ (error).message}`);
-    }
-  }
+  if (known.names === null) known.inputs.columns.forEach((column, k) => inputNumber(known.inputs, k, cells[column.name]));
+  else if (!known.names.includes(cells.name)) throw new Misfit(itemColumn(), `${JSON.stringify(cells.name)} is not in the catalogue`);
 }
 
-/** Whether a cell fits; examples that a browser kept may be of another study. @param {Example} example */
-export function fits({ cells }) {
+/** Why an example cannot be used: one that a browser or the server has kept may be of another study. Empty if it can. @param {Example} example */
+export function misfit({ cells, y, noise = 1 }) {
   try {
     check(cells);
-    return true;
-  } catch {
-    return false;
+    outputNumber(y);
+    noiseNumber(noise);
+    return "";
+  } catch (error) {
+    return /** @type {Error} */ (error).message;
   }
 }
 
@@ -68,20 +78,48 @@ export function numbers(cells) {
   return /** @type {Inputs} */ (inputs()).inputs.columns.map((column) => column.number(cells[column.name]));
 }
 
-/** An example from cells of which one is the output. @param {Record<string, string>} all @param {string} [where] @returns {Example} */
-function example(all, where = "") {
-  const { [target()]: output, ...cells } = all;
-  check(cells, where);
-  const y = number(output);
-  if (y === null) throw new Error(`${where}${target()}: expected a number, got ${output === "" ? "nothing" : JSON.stringify(output)}`);
-  return { cells, y };
+/** An example from cells by the study's columns; without a noise it has the usual one, 1. @param {Record<string, string>} all @returns {Example} */
+function example(all) {
+  const cells = inputs()?.names ? { name: all[itemColumn()] } : Object.fromEntries(inputNames().map((name) => [name, all[name]]));
+  check(cells);
+  const y = outputNumber(all[target()]);
+  const noise = reserved("noise") && all.noise ? noiseNumber(all.noise) : 1;
+  return noise === 1 ? { cells, y } : { cells, y, noise };
 }
 
-/** Examples from CSV, all or none. @param {string} text @returns {Example[]} */
+/** Whether a column of this name is what it is in every study, and not one of this study's. @param {"id" | "noise"} name */
+function reserved(name) {
+  return ![...inputNames(), target(), state.study?.table?.client].includes(name);
+}
+
+/**
+ * Examples from CSV, all or none, and the columns that are of no use.
+ * @param {string} text @returns {{examples: Example[], unused: string[]}}
+ */
 export function fromTable(text) {
-  const rows = read(text, [...inputNames(), target()]).map(({ number: row, cells }) => example(cells, `row ${row}, `));
+  const needed = [...inputNames(), target()];
+  const { header, rows } = read(text, needed);
   if (rows.length === 0) throw new Error("the file has a header, and no example");
-  return rows;
+  const owners = clientColumn(header);
+  const clients = owners === null ? [] : Array.from(new Set(rows.map(({ cells }) => cells[owners])));
+  if (clients.length > 1)
+    throw new Error(`column "${owners}" has ${clients.length} clients, ${clients.slice(0, 3).map((one) => JSON.stringify(one)).join(", ")}${clients.length > 3 ? " and others" : ""}: leave the rows of one`);
+  const examples = rows.map(({ number: row, cells }) => {
+    try {
+      return example(cells);
+    } catch (error) {
+      throw new Error(`row ${row}, ${/** @type {Error} */ (error).message}`);
+    }
+  });
+  return { examples, unused: header.filter((name) => ![...needed, owners, "id", "noise"].includes(name)) };
+}
+
+/** Examples as CSV, with id and noise if they are the server's, or if the noise is not the usual; `fromTable` reads it. @param {(Example & {id?: string})[]} examples */
+export function toTable(examples) {
+  const ids = examples.some((one) => one.id !== undefined) && reserved("id");
+  const noise = examples.some((one) => one.id !== undefined || (one.noise ?? 1) !== 1) && reserved("noise");
+  const header = [...(ids ? ["id"] : []), ...inputNames(), target(), ...(noise ? ["noise"] : [])];
+  return write(header, examples.map((one) => [...(ids ? [one.id ?? ""] : []), ...inputCells(one), one.y, ...(noise ? [one.noise ?? 1] : [])]));
 }
 
 // --- fields ---
@@ -91,7 +129,7 @@ export function fields(prefix, given) {
   const known = inputs();
   if (known === null) return [];
   const asked = known.names !== null
-    ? [field(prefix, "name", "name", [], given?.cells.name, known.names)]
+    ? [field(prefix, itemColumn(), itemColumn(), [], given?.cells.name, known.names)]
     : known.inputs.columns.map((column) => field(prefix, column.name, column.title, column.values, given?.cells[column.name]));
   return [...asked, field(prefix, target(), outputTitle(), [], given === undefined ? "" : String(given.y))];
 }
@@ -106,9 +144,19 @@ function field(prefix, name, title, values, value = "", suggestions = []) {
   return element("span", { class: "field" }, element("label", { for: id }, title), control, list);
 }
 
-/** What the fields of a form say. @param {HTMLFormElement} form @returns {Example} */
+/** What the fields of a form say; null if the study does not accept it, which is then said at the field. @param {HTMLFormElement} form @returns {Example | null} */
 export function fromForm(form) {
-  return example(Object.fromEntries(Array.from(new FormData(form), ([name, value]) => [name, String(value).trim()])));
+  const controls = /** @type {HTMLInputElement[]} */ (Array.from(form.elements).filter((one) => one.hasAttribute("name")));
+  controls.forEach((control) => flag(control, ""));
+  try {
+    return example(Object.fromEntries(controls.map(({ name, value }) => [name, value.trim()])));
+  } catch (error) {
+    const control = error instanceof Misfit ? controls.find(({ name }) => name === error.column) : undefined;
+    if (control === undefined) throw error;
+    flag(control, /** @type {Misfit} */ (error).reason);
+    control.focus();
+    return null;
+  }
 }
 
 // --- as the server has them ---
@@ -118,7 +166,10 @@ export function toBody({ cells, y }) {
   const known = /** @type {Inputs} */ (inputs());
   if (known.names !== null) return { x: cells.name, y };
   if (!known.named) return { x: numbers(cells), y };
-  const named = known.inputs.columns.map((column) => [column.name, column.isNumeric ? Number(column.cell(column.number(cells[column.name]))) : cells[column.name]]);
+  const named = known.inputs.columns.map((column) => {
+    const cell = column.cell(column.number(cells[column.name])); // of a date, in ISO 8601
+    return [column.name, column.isNumeric ? Number(cell) : cell];
+  });
   return { x: Object.fromEntries(named), y };
 }
 

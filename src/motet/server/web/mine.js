@@ -8,11 +8,10 @@ import { predict } from "./calculator.js";
 import { json, retry } from "./connection.js";
 import { CurvePanel } from "./curves.js";
 import { byId, confirmed, element, fill, save } from "./dom.js";
-import { describe, fields, fromBody, fromForm, inputNames, inputText, numbers, toBody } from "./entry.js";
+import { describe, fields, fromBody, fromForm, inputText, numbers, toBody, toTable } from "./entry.js";
 import { ownList, scale } from "./ranking.js";
-import { onChange, state, target } from "./state.js";
-import { write } from "./table.js";
-import { count, number } from "./words.js";
+import { onChange, state } from "./state.js";
+import { count, number, sentence } from "./words.js";
 
 /** @typedef {import("./entry.js").Example & {id: string, noise: number}} StoredExample */
 
@@ -32,30 +31,45 @@ export function start() {
     event.preventDefault();
     void attempt(add);
   });
-  byId("mine-save").addEventListener("click", () => save("my-data.csv", csv()));
+  byId("mine-save").addEventListener("click", () => save("my-data.csv", toTable(stored)));
   byId("mine-forget").addEventListener("click", () => void attempt(forget));
-  onChange("release", () => void attempt(draw, "mine-unread"));
+  onChange("release", () => void attempt(async () => {
+    if (isOpen()) await about();
+    await draw();
+  }, "mine-unread"));
 }
 
 export function appear() {
   void attempt(draw, "mine-unread");
 }
 
+function isOpen() {
+  return state.token !== null && !byId("mine-parts").hidden;
+}
+
 /** @param {string} token */
 export async function enter(token) {
   state.token = token;
   await attempt(async () => {
-    const me = await call("/v1/me");
+    await about();
     if (state.trouble?.status === 401) retry(); // releases are for clients only
     await describe();
     byId("mine-sign-in").hidden = true;
     byId("mine-parts").hidden = false;
     fill(byId("mine-add-fields"), ...fields("mine-new"));
-    fill(byId("mine-name"), me.name);
-    fill(byId("mine-left-out"), me.left_out === null ? "" : `The current release does not have your examples: ${me.left_out}`);
     await reload();
   });
   if (byId("mine-parts").hidden) state.token = null;
+}
+
+/** Who this is, whether the current release has the client's examples, and whether a later one will. */
+async function about() {
+  const me = await call("/v1/me");
+  fill(byId("mine-name"), me.name);
+  fill(byId("mine-left-out"), me.left_out === null ? "" : `The current release does not have your examples: ${me.left_out}`);
+  const { ended } = me;
+  byId("mine-ended").hidden = ended === null;
+  fill(byId("mine-ended"), ...(ended === null ? [] : [element("strong", {}, "No later release has what you send or change now."), ` ${sentence(ended)}`]));
 }
 
 function leave() {
@@ -107,7 +121,9 @@ async function reload() {
 async function add() {
   const form = /** @type {HTMLFormElement} */ (byId("mine-add"));
   const id = Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  await call("/v1/examples", { method: "POST", body: { examples: [{ id, ...toBody(fromForm(form)) }] } });
+  const example = fromForm(form);
+  if (example === null) return;
+  await call("/v1/examples", { method: "POST", body: { examples: [{ id, ...toBody(example) }] } });
   form.reset();
   await reload();
 }
@@ -121,7 +137,9 @@ async function remove(one) {
 
 /** @param {StoredExample} one @param {HTMLFormElement} form */
 async function replace(one, form) {
-  await call(`/v1/me/examples/${encodeURIComponent(one.id)}`, { method: "PUT", body: { ...toBody(fromForm(form)), noise: one.noise } });
+  const example = fromForm(form);
+  if (example === null) return;
+  await call(`/v1/me/examples/${encodeURIComponent(one.id)}`, { method: "PUT", body: { ...toBody(example), noise: one.noise } });
   await reload();
 }
 
@@ -131,10 +149,6 @@ async function forget() {
   const { removed, erased, note } = await call("/v1/me", { method: "DELETE" });
   leave();
   fill(byId("mine-done"), `${count(removed, "example")} deleted. ${erased ? "Nothing of them is in the server's files." : note}`);
-}
-
-function csv() {
-  return write(["id", ...inputNames(), target(), "noise"], stored.map((one) => [one.id, ...inputNames().map((name) => one.cells[name]), one.y, one.noise]));
 }
 
 // --- what is shown ---
@@ -174,7 +188,7 @@ function edit(one, event) {
 async function draw() {
   const { release } = state;
   const place = byId("mine-result");
-  if (state.token === null || byId("mine-parts").hidden || !byId("mine").clientWidth) return;
+  if (!isOpen() || !byId("mine").clientWidth) return;
   if (release === null || stored.length === 0) {
     fill(place, element("p", { class: "note" }, release === null ? "Your estimate appears with the first release." : "Your estimate appears with your first example."));
     return;

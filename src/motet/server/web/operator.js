@@ -2,8 +2,8 @@
 
 import { json, request } from "./connection.js";
 import { byId, confirmed, element, fill } from "./dom.js";
-import { state } from "./state.js";
-import { clock, count, number } from "./words.js";
+import { ended, onChange, state } from "./state.js";
+import { clock, count, number, sentence } from "./words.js";
 
 /** @typedef {{id: string, name: string, examples: number, revoked: boolean, left_out: string | null}} ListedClient */
 
@@ -33,6 +33,7 @@ export function start() {
   });
   byId("operator-filter").addEventListener("input", listClients);
   byId("operator-release").addEventListener("click", () => void attempt(release));
+  onChange("study", showEnd);
 }
 
 export function appear() {
@@ -81,6 +82,13 @@ async function attempt(what, place = "operator-error") {
     if (status === 401) leave();
     fill(byId(place), status === 401 ? "This token is not valid." : message);
   }
+}
+
+/** What the operator must know before enrolling anybody. */
+function showEnd() {
+  const reason = ended();
+  byId("operator-ended").hidden = reason === null;
+  fill(byId("operator-ended"), ...(reason === null ? [] : [element("strong", {}, "No later release has clients that you enroll now, or what anybody sends."), ` ${sentence(reason)}`]));
 }
 
 // --- clients ---
@@ -181,7 +189,8 @@ function showNext(next) {
   const due = state.study?.next_release ?? null;
   const when = due === null ? "No release will come" : `Due at ${clock(due)}`;
   const { budget } = state.study ?? { budget: null };
-  const ledger = budget === null ? "" : ` Spent so far: ε = ${budget.spent.toFixed(2)} of ${number(budget.epsilon)}, in ${budget.made} of ${count(budget.releases, "release")}.`;
+  const spent = budget === null ? "" : ` Spent so far: ε = ${budget.spent.toFixed(2)} of ${number(budget.epsilon)}`;
+  const ledger = budget === null ? "" : budget.per === "client" ? `${spent}, by a client that was in ${count(Math.min(budget.made, budget.releases), "release")}; it may be in ${budget.releases}.` : `${spent}, in ${budget.made} of ${count(budget.releases, "release")}.`;
   fill(byId("operator-next"), `${when}: ${count(next.examples, "example")} of ${count(next.clients, "client")}, with ${count(next.changes, "change")} since the last.${ledger}`);
 }
 

@@ -8,9 +8,17 @@ export function outputTitle() {
   return unit === null ? name : `${name} (${unit})`;
 }
 
-/** What an output can be; what lies outside is refused. @returns {[number, number]} */
+/** What an output can be: the study's limits, which the server enforces; without any, not beyond a scale that ends at 0. @returns {[number, number]} */
 export function outputLimits() {
-  return state.study?.limits.y ?? [-Infinity, Infinity];
+  const { limits, output } = state.study ?? {};
+  const [low, high] = output?.scale ?? [-1, 1];
+  return limits?.y ?? [low === 0 ? 0 : -Infinity, high === 0 ? 0 : Infinity];
+}
+
+/** A predicted output as it is drawn and said: the model's may lie where no output can. @param {number} value */
+export function possible(value) {
+  const [low, high] = outputLimits();
+  return Math.min(Math.max(value, low), high);
 }
 
 /**

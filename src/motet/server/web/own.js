@@ -9,11 +9,11 @@ import { predict } from "./calculator.js";
 import { onRequest, requests } from "./connection.js";
 import { CurvePanel } from "./curves.js";
 import { byId, element, fill, save } from "./dom.js";
-import { fields, fits, fromForm, fromTable, inputNames, inputText, numbers } from "./entry.js";
+import { fields, fromForm, fromTable, inputNames, inputText, misfit, numbers, toTable } from "./entry.js";
 import { outputScale } from "./output.js";
 import { averageList, newcomers, order, ownList, scale } from "./ranking.js";
 import { absence, onChange, state, target } from "./state.js";
-import { write } from "./table.js";
+import { decoded } from "./table.js";
 import { clock, count, number } from "./words.js";
 
 const SUGGESTIONS = 8;
@@ -28,15 +28,15 @@ const panel = new CurvePanel("own");
 
 export function start() {
   byId("own-keep").addEventListener("change", store);
-  byId("own-export").addEventListener("click", () => save("my-examples.csv", csv()));
+  byId("own-export").addEventListener("click", () => save("my-examples.csv", toTable(examples)));
   byId("own-clear").addEventListener("click", () => change([]));
   byId("own-file").addEventListener("change", (event) => void open(/** @type {HTMLInputElement} */ (event.target)));
   byId("own-paste").addEventListener("paste", (event) => paste(/** @type {ClipboardEvent} */ (event)));
-  const zone = byId("own-drop");
+  const zone = byId("try"); // all of it: beside a smaller one the browser would leave the page for the file
   zone.addEventListener("dragover", (event) => event.preventDefault());
   zone.addEventListener("drop", (event) => {
     event.preventDefault();
-    void event.dataTransfer?.files[0]?.text().then(take);
+    void takeFile(event.dataTransfer?.files[0]);
   });
   byId("own-search").addEventListener("input", suggest);
   restore();
@@ -79,10 +79,23 @@ function rate(name, y) {
 
 /** @param {string} text of a CSV */
 function take(text) {
+  fill(byId("own-read"));
   try {
-    const all = [...examples, ...fromTable(text)];
+    const { examples: read, unused } = fromTable(text);
+    const all = [...examples, ...read];
     change(state.release?.names ? [...new Map(all.map((one) => [one.cells.name, one])).values()] : all);
     complain("");
+    fill(byId("own-read"), `${count(read.length, "example")} read.${unused.length ? ` Not used: ${unused.join(", ")}.` : ""}`);
+  } catch (error) {
+    complain(`Not read: ${/** @type {Error} */ (error).message}`);
+  }
+}
+
+/** @param {File | undefined} file */
+async function takeFile(file) {
+  if (file === undefined) return;
+  try {
+    take(await decoded(file));
   } catch (error) {
     complain(`Not read: ${/** @type {Error} */ (error).message}`);
   }
@@ -95,8 +108,7 @@ function complain(text) {
 
 /** @param {HTMLInputElement} field */
 async function open(field) {
-  const [file] = field.files ?? [];
-  if (file) take(await file.text());
+  await takeFile(field.files?.[0]);
   field.value = "";
 }
 
@@ -129,10 +141,6 @@ function restore() {
   }
 }
 
-function csv() {
-  return write([...inputNames(), target()], examples.map(({ cells, y }) => [...inputNames().map((name) => cells[name]), y]));
-}
-
 // --- what is shown ---
 
 /** The fields for one example by hand; for a catalogue, the search. */
@@ -158,8 +166,9 @@ function form() {
 /** @param {HTMLFormElement} place */
 function add(place) {
   try {
-    const example = fromForm(place);
     complain("");
+    const example = fromForm(place);
+    if (example === null) return;
     change([...examples, example]);
     place.reset();
     place.querySelector("input")?.focus();
@@ -199,7 +208,9 @@ function list() {
   const rows = examples.map((example, k) => {
     const what = inputText(example);
     const remove = element("button", { type: "button", class: "remove", "aria-label": `Remove ${what}`, click: () => change(examples.filter((one) => one !== example)) }, "×");
-    return element("li", {}, element("span", { class: "name" }, what), state.release?.names ? slider(example, k) : element("span", { class: "value" }, number(example.y)), remove);
+    const reason = misfit(example);
+    const value = state.release?.names && reason === "" ? slider(example, k) : element("span", { class: "value" }, number(example.y));
+    return element("li", {}, element("span", { class: "name" }, what), value, remove, reason === "" ? null : element("small", { class: "error" }, `Not used: ${reason}`));
   });
   fill(place, ...rows);
   byId("own-actions").hidden = examples.length === 0;
@@ -234,11 +245,11 @@ async function draw() {
   const place = byId("own-result");
   showAbsence();
   if (release === null || !byId("try").clientWidth) return;
-  const usable = examples.filter(fits);
+  const usable = examples.filter((one) => misfit(one) === "");
   try {
     if (release.names === null) {
       if (!place.contains(panel.root)) fill(place, panel.root);
-      panel.examples = usable.map(({ cells, y }) => ({ numbers: numbers(cells), y }));
+      panel.examples = usable.map(({ cells, y, noise }) => ({ numbers: numbers(cells), y, noise }));
       await panel.draw();
     } else await drawLists(release.names, usable, place);
     complain("");
@@ -250,8 +261,8 @@ async function draw() {
 /** @param {string[]} names @param {typeof examples} usable @param {HTMLElement} place */
 async function drawLists(names, usable, place) {
   const now = ++turn;
-  const rated = usable.map(({ cells, y }) => ({ item: names.indexOf(cells.name), y }));
-  const given = rated.length ? { items: rated.map(({ item }) => item), y: rated.map(({ y }) => y) } : null;
+  const rated = usable.map(({ cells, y, noise = 1 }) => ({ item: names.indexOf(cells.name), y, noise }));
+  const given = rated.length ? { items: rated.map(({ item }) => item), y: rated.map(({ y }) => y), noise: rated.map(({ noise }) => noise) } : null;
   const { average, own, influence } = await predict({ at: "catalogue", examples: given });
   if (now !== turn) return;
   usual = scale(average);

@@ -2,6 +2,7 @@
 
 import { interval } from "./charts.js";
 import { element } from "./dom.js";
+import { possible } from "./output.js";
 import { count } from "./words.js";
 
 /** @typedef {import("./calculator.js").Prediction} Prediction */
@@ -30,7 +31,7 @@ export function scale(...predictions) {
   for (const prediction of predictions)
     prediction?.mean.forEach((mean, i) => {
       const half = 1.96 * (prediction.std?.[i] ?? 0);
-      [low, high] = [Math.min(low, mean - half), Math.max(high, mean + half)];
+      [low, high] = [Math.min(low, possible(mean - half)), Math.max(high, possible(mean + half))];
     });
   return low < high ? [low, high] : [low - 1, high + 1];
 }
@@ -81,8 +82,8 @@ function row(rank, name, prediction, item, range, kind, remark, why = "") {
     "li", { class: "ranked", "data-item": name, "data-mean": prediction.mean[item], "data-std": std },
     element("span", { class: "rank" }, `${rank}`),
     element("span", { class: "name" }, name),
-    interval(prediction.mean[item], std, range, kind),
-    element("span", { class: "value" }, `${fixed(prediction.mean[item], range)}${std === null ? "" : ` ± ${fixed(std, range)}`}`),
+    interval(prediction.mean[item], std, range, kind, possible),
+    element("span", { class: "value" }, `${fixed(possible(prediction.mean[item]), range)}${std === null ? "" : ` ± ${fixed(std, range)}`}`),
     remark ? element("span", { class: "remark" }, remark) : null,
     why ? element("span", { class: "why" }, `moved by ${why}`) : null,
   );

@@ -8,7 +8,7 @@ import { Columns } from "./columns.js";
 import { Refusal, bytes, json, news, request } from "./connection.js";
 
 /** @typedef {import("./calculator.js").Release & {inputs: Columns}} LoadedRelease */
-/** @typedef {{name: string, policy: "exact" | "private", dimension: number, bounds: number[][] | null, limits: {y: [number, number] | null, noise: [number, number], examples_per_client: number}, version: number, withdrawn: string | null, next_release: number | null, budget: Budget | null, refused: string | null, table?: {target: string}, output?: {name: string, unit: string | null, scale: [number, number, number] | null}, settings?: {source: string, clients?: number, joins?: boolean}}} Study */
+/** @typedef {{name: string, policy: "exact" | "private", dimension: number, bounds: number[][] | null, limits: {y: [number, number] | null, noise: [number, number], examples_per_client: number}, version: number, withdrawn: string | null, next_release: number | null, budget: Budget | null, refused: string | null, table?: {client: string, target: string, name: string}, output?: {name: string, unit: string | null, scale: [number, number, number] | null}, settings?: {source: string, clients?: number, joins?: boolean}}} Study */
 /** @typedef {{epsilon: number, delta: number, per: string, releases: number, made: number, spent: number, left: number}} Budget */
 
 const MAX_RELEASE_BYTES = 2 ** 28; // of which a browser can still compute
@@ -41,6 +41,12 @@ function changed(what) {
 /** The output's name. */
 export function target() {
   return state.study?.table?.target ?? "y";
+}
+
+/** Why the study makes no further release, in words; null while one will come. */
+export function ended() {
+  const { study } = state;
+  return study === null || study.next_release !== null ? null : (study.refused ?? "the budget is spent");
 }
 
 /** Why there is no release to show, in words. */

@@ -88,9 +88,11 @@ function privacy() {
     return [element("p", {}, element("strong", {}, "Releases are without noise."), " Anyone who downloads two of them can rebuild what a client sent in between: this study is for parties who trust each other. What you try on this page is not sent, so nobody can rebuild it.")];
   const { epsilon, delta, per, releases, made, spent } = study.budget;
   const times = Math.exp(epsilon);
-  const words = study.next_release === null && study.refused !== null
-    ? `All of it is spent: ${count(made, "release")} ${made === 1 ? "is" : "are"} out. The last one stays valid, and no more will come.`
-    : `${made} of ${count(releases, "release")} ${made === 1 ? "is" : "are"} out. They spent ε = ${spent.toFixed(2)} of ${number(epsilon)}${per === "client" ? " for each client in all of them" : ""}; the rest pays for ${count(Math.max(0, releases - made), "more release", "more releases")}.`;
+  const words = per === "client"
+    ? `Each client has a budget of its own, ε = ${number(epsilon)} for ${count(releases, "release")}; later ones leave it out, and the study goes on. ${count(made, "release")} ${made === 1 ? "is" : "are"} out: a client that was in all it could be in has spent ε = ${spent.toFixed(2)}.`
+    : study.next_release === null && study.refused !== null
+    ? `All of it is spent: ${count(made, "release")} ${made === 1 ? "is" : "are"} out. The last one stays valid, and no more will come: what clients send from now on is in none.`
+    : `${made} of ${count(releases, "release")} ${made === 1 ? "is" : "are"} out. They spent ε = ${spent.toFixed(2)} of ${number(epsilon)}; the rest pays for ${count(Math.max(0, releases - made), "more release", "more releases")}.`;
   return [
     element("h2", {}, "What protects the people in it"),
     gauge(spent / epsilon, `privacy budget: ${spent.toFixed(2)} of ${number(epsilon)} spent`),

@@ -8,6 +8,11 @@ export function number(value) {
   return String(size >= 100 ? Math.round(value) : Number(value.toPrecision(3))).replace("-", "−");
 }
 
+/** A number with six digits, for a limit: it must not be rounded to what lies beyond it. @param {number} value */
+export function limit(value) {
+  return String(Number(value.toPrecision(6))).replace("-", "−");
+}
+
 /** "1 rating", "2 ratings". @param {number} n @param {string} noun @param {string} [plural] */
 export function count(n, noun, plural = `${noun}s`) {
   return `${n.toLocaleString("en")} ${n === 1 ? noun : plural}`;
@@ -28,4 +33,9 @@ export function clock(seconds) {
   const today = moment.toDateString() === new Date().toDateString();
   const time = moment.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(today ? { second: "2-digit" } : {}) });
   return today ? time : `${moment.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${time}`;
+}
+
+/** A reason as the server gives it, as a sentence. @param {string} reason */
+export function sentence(reason) {
+  return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`;
 }
