@@ -72,9 +72,9 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
     if budget is not None:
         rows["budget"] = f"ε = {budget['epsilon']:g}, δ = {budget['delta']:g} per {budget['per']}"
         rows["releases"] = f"{budget['made']} made of {budget['releases']} planned; ε spent {budget['spent']:.2f}"
-    if "settings" in status:  # an older server does not tell
+    if "settings" in status:  # an older server does not tell, nor that a release is withdrawn
         rows["settings"] = settings_words(status["settings"])
-    if status["withdrawn"]:
+    if status.get("withdrawn"):
         rows["release"] = f"withdrawn, since it had data that were removed: {status['withdrawn']}"
     if refused and due is not None:
         rows["last attempt"] = f"no release: {refused}"
