@@ -100,11 +100,14 @@ def process(arguments: Sequence[str], port: int, **environment: str) -> Iterator
 
 
 @contextlib.contextmanager
-def served(every: str = "1h", *, more: str = "", options: Sequence[str] = ()) -> Iterator[tuple[Path, int, int]]:
-    """A study's file, to which ``more`` is added, and the port and the process of its server."""
+def served(
+    every: str = "1h", *, study: str = STUDY, catalogue: str = "", more: str = "", options: Sequence[str] = ()
+) -> Iterator[tuple[Path, int, int]]:
+    """A study's file, to which ``more`` is added, beside its catalogue, and the port and the process of its server."""
     with tempfile.TemporaryDirectory() as folder:
         port, path = free_port(), Path(folder) / "study.toml"
-        path.write_text(STUDY.format(every=every, port=port) + more, encoding="utf-8")
+        path.write_text(study.format(every=every, port=port) + more, encoding="utf-8")
+        path.with_name("catalogue.csv").write_text(catalogue, encoding="utf-8")
         command = ["-m", "motet", "serve", str(path), *options]
         with (
             process(command, port, MOTET_OPERATOR_TOKEN=OPERATOR, OPENBLAS_NUM_THREADS="1") as pid,

@@ -19,7 +19,7 @@ from motet.server.app import ROUTES
 from motet.server.metrics import GAUGES, Metrics
 from motet.store.pins import pin
 from motet.store.store import Store
-from motet.study.schema import File
+from motet.study.schema import File, Server
 from motet.study.study import Study
 from tests.figures import check_figures, figures
 from tests.pages import PRINTED, PYTHON_PAGES, ROOT, SOURCES, Session, blocks, check
@@ -181,6 +181,16 @@ def test_the_unit_names_what_is_there() -> None:
     hardened = ("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome")
     assert all(service[key] == "yes" for key in hardened)
     assert service["ProtectSystem"] == "strict"
+
+
+def test_the_proxy_lets_nobody_take_what_the_server_has_for_all() -> None:
+    """What one address has under way is counted there too, and is no more than the server itself gives it."""
+    (body,) = (block.body for block in blocks(page("deployment")) if block.language == "nginx")
+    zones = dict(re.findall(r"limit_(req|conn)_zone \$binary_remote_addr zone=(\w+):", body))
+    (zone, number) = re.findall(r"^    limit_conn (\w+) (\d+);", body, re.MULTILINE)[0]
+    assert zone == zones["conn"] != zones["req"]
+    assert 0 < int(number) <= Server().max_connections_per_address
+    assert f"limit_req zone={zones['req']} " in body
 
 
 def test_commands_of_the_deployment_page_exist() -> None:

@@ -59,6 +59,13 @@ def test_status_of_nothing_that_is_known(answer: Any) -> None:
     refused(motet(NOWHERE, "status"), "Connection refused", "--url, MOTET_URL")
 
 
+def test_status_of_an_older_server() -> None:
+    """It says neither where its settings come from nor whether a release is withdrawn."""
+    study = {"name": "a", "policy": "exact", "version": 1, "next_release": 0.0, "refused": None, "budget": None}
+    with answering(json.dumps(study).encode()) as (url, _):
+        assert re.search(r"^release +1$", good(motet(url, "status")), re.MULTILINE)
+
+
 def test_downloads_and_audits_that_are_refused(studies: Studies, tmp_path: Path) -> None:
     curves, items = studies.curves, studies.items
     path = tmp_path / "items.safetensors"

@@ -21,6 +21,7 @@ import trustme
 from motet import Client
 from tests.cli.program import ENVIRONMENT, good, refused, run, table
 from tests.scenarios.harness import CURVES, END, START, Program, free_port, poll, program, write_study
+from tests.scenarios.studies import private
 from tests.store.local_study import EXACT as LOCAL
 from tests.store.local_study import local_study
 
@@ -126,6 +127,10 @@ def test_whatever_keeps_it_from_starting_is_one_line(
         path.write_text(study.read_text(encoding="utf-8") + f'[store]\nurl = "{url}"\n', encoding="utf-8")
         return ["serve", path]
 
+    def without_lead() -> list[object]:
+        (tmp_path / "private").mkdir()
+        return ["serve", write_study(tmp_path / "private", private(3))]
+
     def served(*options: object) -> list[object]:
         return ["serve", study, *options]
 
@@ -145,6 +150,7 @@ def test_whatever_keeps_it_from_starting_is_one_line(
             ("nowhere/study.db: expected a study's database", stored("sqlite:///nowhere/study.db")),
             ("/proc/study.db: expected a study's database", stored("sqlite:////proc/study.db")),  # read-only
             ("Connection refused; check that", stored("postgresql+psycopg://me:secret@127.0.0.1:1/study")),
+            ("study.toml, release.every: expected at least 41s, as a client may send 2000 examples", without_lead()),
             ("expected a study file in TOML", ["serve", tmp_path / "none.toml"]),
             ("expected a study file in TOML", ["serve", tmp_path]),
         ):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,15 @@ from motet import Client, Disclosed
 from motet.errors import InvalidRelease
 from motet.learning.engine import Engine
 from motet.server import service
-from motet.store import scrubber
+from motet.server.serve import check_current
+from motet.store import releases, scrubber
+from motet.store.backup import back_up
+from motet.store.clients import forget
+from motet.store.restore import restore
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, World, world
-from tests.store.local_study import states
+from tests.store.local_study import EXACT as LOCAL
+from tests.store.local_study import local_study, reopened, states
 
 SECRETS = [1.2345678, 2.3456789, 3.4567891]
 
@@ -182,6 +188,82 @@ def test_a_release_that_has_removed_data_is_withdrawn_if_there_can_be_no_other(
         assert served(one).inputs.tolist() == [[0.25]]
         assert one.call("GET", "/v1/study").json()["withdrawn"] is None
         assert states(one.service.study) == {}
+
+
+@pytest.mark.parametrize("withdrawn", [False, True], ids=["the first", "after a withdrawal"])
+@pytest.mark.usefixtures("backend")
+def test_what_is_removed_while_a_release_is_made_is_not_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, withdrawn: bool
+) -> None:
+    """None is served meanwhile, but the one that is made has read it already."""
+    monkeypatch.setattr(service, "MAX_REMOVAL_SECONDS", 0.2)
+    answers: list[Any] = []
+
+    def removing(point: str) -> None:
+        if point == "caught up" and len(one.publisher._engine.tasks) == 2 and not answers:
+            answers.append(one.call("DELETE", "/v1/me", "own"))
+
+    for one in world(tmp_path, EXACT, reached=lambda point: removing(point)):
+        send(one, "another", 0.25, *[0.125] * withdrawn)
+        if withdrawn:
+            assert one.release() == 1
+            with monkeypatch.context() as broken:
+                broken.setattr(Engine, "disclose", _refuse)
+                assert one.call("DELETE", "/v1/me/examples/0", "another").status_code == 202
+                one.now[0] += 20.0
+                assert one.publisher.tick() is None
+            one.refresh()
+            assert one.call("GET", "/v1/disclosed").status_code == 404
+        send(one, "own", 0.5)
+        version = one.release()
+        assert (version, len(served(one).inputs)) == (1 + withdrawn, 2)
+        (answer,) = answers
+        assert (answer.status_code, answer.json()["erased"]) == (202, False)
+        one.now[0] += 20.0
+        assert one.publisher.tick() == version + 1
+        one.refresh()
+        assert 0.5 not in served(one).inputs
+        assert states(one.service.study) == {}
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_removal_before_any_release_is_at_once(exact: World) -> None:
+    """Nothing is served, and nothing is made."""
+    send(exact, "own", 0.5)
+    assert exact.call("DELETE", "/v1/me", "own").status_code == 200
+    send(exact, "another", 0.25)
+    assert exact.release() == 1
+    assert served(exact).inputs.tolist() == [[0.25]]
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_study_whose_release_is_withdrawn_starts_again_and_is_backed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next publisher makes the release that was asked for; so does that of a restored backup."""
+    with local_study(tmp_path, LOCAL) as study:
+        (first, *_) = study.enroll("zoe")
+        study.add(first, (0.7654321, 1.0))
+        assert study.release() == [1]
+        study.do(forget, first)
+        study.do(releases.request_after_removal)
+        with monkeypatch.context() as broken:
+            broken.setattr(Engine, "disclose", _refuse)
+            assert study.release() == [None]
+        back_up(study.study, tmp_path / "backup.zip", now=study.now)
+        restored = restore(tmp_path / "backup.zip", tmp_path / "restored", now=study.now).study
+        path, now = study.study.path, study.now
+    for one in (path, restored.path):
+        again = reopened(one, now + 20.0)
+        check_current(again.study, again.store)
+        assert "failed" not in states(again).values()
+        with again.store.snapshot() as connection:
+            current = releases.current(connection)
+        assert current is not None
+        assert current.withdrawn
+        assert again.publisher.tick() is not None
+        assert states(again) == {}
+        again.store.close()
 
 
 def _refuse(*_: object, **__: object) -> Disclosed:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from motet.errors import InvalidModel
+from motet.errors import InvalidModel, InvalidStudy
 from motet.server.publisher import FAILED, UNCOMPUTABLE, Publisher
-from motet.server.timing import MAX_PAUSE_SECONDS, Timing
+from motet.server.timing import MAX_PAUSE_SECONDS, Timing, check_lead, client_seconds
 from motet.store import releases
 from motet.study.schema import Release
+from motet.study.study import Study
 from tests.store.local_study import EXACT, PRIVATE, LocalStudy, local_study
 
 EVERY = "1000s"
@@ -123,3 +124,25 @@ def test_pauses_have_a_bound_and_leave_half_of_the_time() -> None:
 def test_without_noise_a_release_comes_as_soon_as_it_is_ready() -> None:
     timing = Timing(Release(policy="exact"))
     assert (timing.lead, timing.publication(100.0, begun=100.0, ready=101.3)) == (0.0, 101.3)
+
+
+@pytest.mark.parametrize(("examples", "seconds", "enough"), [(2000, 4, 41), (2000, 40, 41), (1000, 2, 6), (500, 1, None)])
+def test_a_lead_that_one_client_can_fill_is_refused(
+    tmp_path: Path, examples: int, seconds: int, enough: int | None
+) -> None:
+    """With the ``every`` that the message asks for it starts; without noise nobody may hide, and it always does."""
+
+    def study(body: str, every: int) -> Study:
+        path = tmp_path / "study.toml"
+        body = body.replace("[limits]\n", f"[limits]\nexamples_per_client = {examples}\n")
+        path.write_text(body.replace('every = "10s"', f'every = "{every}s"'), encoding="utf-8")
+        return Study.load(path)
+
+    if enough is None:
+        check_lead(study(PRIVATE, seconds))
+        return
+    with pytest.raises(InvalidStudy, match=rf"release\.every: expected at least {enough}s.* got {seconds}s"):
+        check_lead(study(PRIVATE, seconds))
+    check_lead(study(PRIVATE, enough))
+    assert Timing(study(PRIVATE, enough).release).lead >= client_seconds(examples)
+    check_lead(study(EXACT, seconds))

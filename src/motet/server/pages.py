@@ -75,9 +75,9 @@ def facts(status: dict[str, Any]) -> dict[str, str]:
         planned = f"; each client is in at most {budget['releases']}" if each else f" of {budget['releases']} planned"
         by = " by a client in all that it may be in" if each else ""
         rows["releases"] = f"{budget['made']} made{planned}; ε spent {budget['spent']:.2f}{by}"
-    if "settings" in status:  # an older server does not tell
+    if "settings" in status:  # an older server does not tell, nor that a release is withdrawn
         rows["settings"] = settings_words(status["settings"])
-    if status["withdrawn"]:
+    if status.get("withdrawn"):
         rows["release"] = f"withdrawn, since it had data that were removed: {status['withdrawn']}"
     if refused and due is not None:
         rows["last attempt"] = f"no release: {refused}"

@@ -279,6 +279,8 @@ class Publisher:
     def _prepare(self, schedule: Schedule, begun: float) -> Outcome:
         """The release of a schedule, or why there is none, with the moment at which that becomes known."""
         ahead = self._ahead
+        if not (self._study.private or schedule.served):
+            releases.begin(self._store)
         self.catch_up()
         new, refusal = None, ""
         try:

@@ -31,6 +31,7 @@ from motet.server.children import Child, running
 from motet.server.http import http_server, listener
 from motet.server.logs import LogFormat, LogLevel, log_to_stderr
 from motet.server.metrics import METRICS_FOLDER
+from motet.server.timing import check_lead
 from motet.store import pins, releases
 from motet.store.clients import hash_token, operator_hash, set_operator_hash
 from motet.store.store import Store, is_shared
@@ -84,6 +85,7 @@ def serve(
     answers.
     """
     study = Study.load(path)
+    check_lead(study)
     _check_tls(certfile, keyfile)
     _check_workers(study, workers)
     chosen = chosen_token()
@@ -205,17 +207,17 @@ def _open(study: Study) -> tuple[Store, str]:
         opened.callback(store.close)
         with store.refusing():
             fixed = pins.pin(store, study, now=time.time())
-        _check_current(study, store)
+        check_current(study, store)
         opened.pop_all()
     return store, study.not_fixed(fixed)
 
 
-def _check_current(study: Study, store: Store) -> None:
-    """Refuse a database whose current release cannot be read."""
+def check_current(study: Study, store: Store) -> None:
+    """Refuse a database whose current release cannot be read. Of one that is withdrawn there is nothing to read."""
     try:
         with store.snapshot() as connection:
             current = releases.current(connection)
-        if current is not None:
+        if current is not None and (study.private or not current.withdrawn):
             Disclosed.from_bytes(current.data)
     except (MotetError, ValueError, TypeError) as error:
         cause = getattr(error.__cause__, "orig", None) or error

@@ -375,12 +375,13 @@ class Service:
         return result, "; ".join(notes)
 
     async def _is_replaced(self, number: int) -> bool:
-        """Whether no release that is served is older than a number of the log; waits a while for that."""
+        """Whether no release that is served, or will be, is older than a number of the log; waits a while for that."""
         deadline = time.monotonic() + MAX_REMOVAL_SECONDS
         with suppress(MotetError):  # the removal is durable, whatever the database says now
             while True:
-                await self.refresh()
-                if self.current is None or self.current.withdrawn or self.current.sequence >= number:
+                shows = await self.read(partial(releases.may_show, number=number))
+                await self.refresh()  # what we serve is no older than that
+                if not shows:
                     return True
                 if time.monotonic() > deadline:
                     break

@@ -8,12 +8,17 @@ it shows the time that was needed only to a factor of two.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from motet.errors import InvalidStudy
+from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import Release
+from motet.study.study import Study
 
 MAX_LEAD_SECONDS, MAX_STEP_SECONDS = 60.0, 1.0
 LEAD_SHARE = 0.1  # of the time between two releases, if that is less
+READING_SECONDS, INVERSION_SECONDS = 2e-5, 5e-10  # of a slow core: for an example, and for the cube of their number
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 300.0  # after failures: doubled from the one to the other
 
 
@@ -51,6 +56,23 @@ class Timing:
 
     def _rounded(self, moment: float, ready: float) -> float:
         return moment + _rounded_up(ready - moment, min(MAX_STEP_SECONDS, LEAD_SHARE * self.release.seconds))
+
+
+def client_seconds(examples: int) -> float:
+    """What one client's part of a private release takes on a slow machine: to read it, and to invert its covariance."""
+    return READING_SECONDS * examples + INVERSION_SECONDS * min(examples, MAX_INPUTS_PER_CLIENT) ** 3
+
+
+def check_lead(study: Study) -> None:
+    """Refuse a private study in which one client alone could delay a release, so that everybody sees that it sent."""
+    examples, every = study.limits.examples_per_client, study.release.seconds
+    work = client_seconds(examples)
+    if study.private and Timing(study.release).lead < work:
+        raise InvalidStudy(
+            f"{study.path.name}, release.every: expected at least {math.ceil(work / LEAD_SHARE)}s, as a client may send "
+            f"{examples} examples (limits.examples_per_client) and its part must be computed in a tenth of that time; "
+            f"got {every:g}s: choose a longer time or fewer examples"
+        )
 
 
 def _rounded_up(delay: float, step: float) -> float:

@@ -79,10 +79,12 @@ class Schedule:
     pinned: str = field(repr=False)  # the settings of the last start
     requested: bool = field(compare=False)  # the operator has asked for a release that is not made yet
     overdue: bool = field(compare=False)  # what the current release has was removed since, or it is withdrawn for that
+    served: bool = field(compare=False)  # whether there is a current release, which is not withdrawn
 
 
 def schedule(connection: Connection) -> Schedule:
     pinned, requested = setting(connection, "pinned") or "", setting(connection, "wanted") == "yes"
+    newest = _newest(connection)
     return Schedule(
         next_release(connection),
         last_version(connection),
@@ -90,6 +92,7 @@ def schedule(connection: Connection) -> Schedule:
         pinned,
         requested,
         overdue=_holds_removed(connection) or is_withdrawn(connection),
+        served=newest is not None and bool(newest.size),
     )
 
 
@@ -113,6 +116,22 @@ def request_after_removal(connection: Connection) -> int:
     number = newest_number(connection)
     put(connection, "removed", str(number))
     return number
+
+
+def begin(store: Store) -> None:
+    """Before a release without noise is made while none is served: what is removed from now on may be in it."""
+    with store.transaction() as connection:
+        lock(connection)
+        put(connection, "begun", str(newest_number(connection)))
+
+
+def may_show(connection: Connection, number: int) -> bool:
+    """Whether a release that is served, or is made while none is, may have what was removed with a number of the log."""
+    newest = _newest(connection)
+    if newest is not None and newest.size:
+        return bool(newest.sequence < number)
+    begun = setting(connection, "begun") or ""
+    return begun.isdecimal() and int(begun) < number
 
 
 def _holds_removed(connection: Connection) -> bool:
@@ -173,6 +192,7 @@ def _advance(connection: Connection, acted_on: Schedule, next_due: float, refusa
     """To the next release. The request of the schedule is answered by this; one that was made later stays."""
     set_next_release(connection, next_due)
     put(connection, "refused", refusal)
+    put(connection, "begun", "")
     if acted_on.requested:
         clear_request(connection)
 
