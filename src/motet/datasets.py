@@ -199,11 +199,11 @@ def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
 
 def _floats(table: Table, column: str) -> Any:
     """A column of numbers, NaN where one is missing."""
-    floats = []
-    for k, cell in enumerate(table.cells(column)):
-        number = np.nan if is_missing(cell) else cell_number(cell)
+    unit, floats = table.unit(column), []
+    for cell in table.cells(column):
+        number = np.nan if is_missing(cell) else cell_number(cell, unit)
         if number is None:
-            raise table.refusal(k, column, f"expected a number, got {cell!r:.60}; encode it, or leave it out")
+            raise table.not_numbers(column, advice=", or leave the column out")
         floats.append(number)
     return np.array(floats)
 

@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from motet.arrays import MAX_COLUMNS, finite_number
+from motet.cells import common_unit, exceptions, written_number
 from motet.errors import InvalidData, MotetError
 from motet.text import suggestion
 
@@ -97,16 +98,32 @@ class Table:
                 raise self.refusal(rows[1], column, f"{name!r:.60} is in row {first} already; keep one of them")
         return self.texts(column)
 
-    def floats(self, column: str | int, default: float | None = None) -> list[float]:
-        """A column of finite numbers; a ``default`` stands for empty cells."""
+    def floats(self, column: str | int, default: float | None = None, *, unit: str = "") -> list[float]:
+        """A column of finite numbers, with this unit or without; a ``default`` stands for empty cells."""
         floats = []
         for k, cell in enumerate(self.cells(column)):
-            number = default if cell is None else cell_number(cell)
+            number = default if cell is None else cell_number(cell, unit)
+            if cell is None and number is None:
+                raise self.refusal(k, column, "expected a finite number, got nothing")
             if number is None:
-                got = "nothing" if cell is None else f"{cell!r:.60}"
-                raise self.refusal(k, column, f"expected a finite number, got {got}")
+                raise self.not_numbers(column, unit)
             floats.append(number)
         return floats
+
+    def unit(self, column: str | int) -> str:
+        """The unit that every number in a column has; "" if one has none."""
+        return common_unit({cell for cell in self.cells(column) if not is_missing(cell)})
+
+    def not_numbers(self, column: str | int, unit: str = "", *, advice: str = "") -> InvalidData:
+        """The refusal of a column for its cells that are no finite numbers, all of which are named or counted."""
+        cells = dict(enumerate(self.cells(column)))
+        filled = {k: cell for k, cell in cells.items() if not is_missing(cell)}
+        wrong = {k: cell for k, cell in filled.items() if cell_number(cell, unit) is None}
+        wrong = wrong or {k: cell for k, cell in cells.items() if cell is not None and is_missing(cell)}
+        total = max(len(filled), len(wrong))
+        what = exceptions({self.numbers[k]: cell for k, cell in wrong.items()}, total, unit, advice)
+        got = f"expected a finite number{f' in {unit}' * bool(unit)}, got {wrong[min(wrong)]!r:.60}"
+        return self.refusal(min(wrong), column, f"{got}: {what}")
 
     def groups(self, column: str | int) -> dict[str, list[int]]:
         """The rows of each text in a column, in the order of their first rows."""
@@ -139,12 +156,13 @@ def cell_text(cell: Any) -> str:
     return str(cell).strip()
 
 
-def cell_number(cell: Any) -> float | None:
-    """A cell as a finite number, None if it is not one; −0.0 is 0.0."""
+def cell_number(cell: Any, unit: str = "") -> float | None:
+    """A cell as a finite number, None if it is not one; −0.0 is 0.0. It may have this ``unit``, and as text commas
+    between thousands."""
     try:
         number = None if isinstance(cell, bool) else finite_number(float(cell))
     except (TypeError, ValueError, OverflowError):
-        return None
+        number = written_number(cell, unit) if isinstance(cell, str) else None
     return None if number is None else number + 0.0
 
 

@@ -134,7 +134,7 @@ def read_rows(
 
     layout = layout or Layout.of_model(source.model, source.dimension)
     if (named := getattr(source, "table", None)) is not None:
-        layout = layout.changed(**named.model_dump())
+        layout = layout.changed(**named.model_dump(), unit=source.output.unit)  # type: ignore[union-attr]
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)
     table, outside = read(path), dict[str, int]()
     needed = layout.needed(table, client=True, target=True)
@@ -148,7 +148,7 @@ def read_rows(
     complete = np.isin(table.numbers, kept.numbers)
     X, y = np.full((len(complete), source.dimension), np.nan), np.full(len(complete), np.nan)
     X[complete] = source.model.rows(cells_of_inputs(kept, layout), source.dimension)
-    y[complete] = kept.floats(layout.target)
+    y[complete] = kept.floats(layout.target, unit=layout.unit)
     noise = np.array(table.floats("noise", default=1.0))
     return Rows(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise, outside)
 

@@ -29,7 +29,7 @@ Interval = tuple[float, float]
 class Layout:
     """Inputs are names in a ``catalogue``, cells of ``columns``, or ``dimension`` numbers in the order of the table.
 
-    ``client``, ``target`` and ``name`` are columns. ``bounds`` are of the inputs that are numbers without a name,
+    ``client``, ``target`` and ``name`` are columns, ``unit`` is that of outputs. ``bounds`` are of the inputs that are numbers without a name,
     ``limits`` of outputs, if they are known. With ``skip_missing`` rows that lack a value are left out.
     """
 
@@ -39,6 +39,7 @@ class Layout:
     client: str = "client"
     target: str = "y"
     name: str = "name"
+    unit: str = ""
     bounds: tuple[Interval | None, ...] = ()
     limits: Interval | None = None
     skip_missing: bool = False
@@ -48,7 +49,7 @@ class Layout:
     def of_study(cls, study: Mapping[str, Any]) -> Layout:
         """From the server's description of a study."""
         model, table = field_of(study, "model", dict), study.get("table", TABLE)
-        bounds, limits = study.get("bounds"), study.get("limits")
+        bounds, limits, output = study.get("bounds"), study.get("limits"), study.get("output")
         spec = model.get("catalogue")
         vectors = {key: field_of(spec, key, list) for key in ("names", "vectors")} if spec is not None else None
         return cls(
@@ -60,6 +61,7 @@ class Layout:
             client=field_of(table, "client", str),
             target=field_of(table, "target", str),
             name=field_of(table, "name", str),
+            unit=str(output.get("unit") or "") if isinstance(output, dict) else "",
         )
 
     @classmethod
@@ -77,6 +79,7 @@ class Layout:
         client: str | None = None,
         target: str | None = None,
         name: str | None = None,
+        unit: str | None = None,
         skip_missing: bool = False,
     ) -> Layout:
         """With other columns, if they are given."""
@@ -85,6 +88,7 @@ class Layout:
             client=client or self.client,
             target=target or self.target,
             name=name or self.name,
+            unit=unit or self.unit,
             skip_missing=skip_missing,
             client_is_given=client is not None,
         )

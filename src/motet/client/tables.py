@@ -143,7 +143,7 @@ def _complete(table: Table, layout: Layout, needed: list[str], *, may_be_empty: 
 
 
 def _examples(table: Table, layout: Layout) -> Examples:
-    y, noise = table.floats(layout.target), table.floats(NOISE, default=1.0)
+    y, noise = table.floats(layout.target, unit=layout.unit), table.floats(NOISE, default=1.0)
     for k, variance in enumerate(noise):
         if variance <= 0:
             raise table.refusal(k, NOISE, f"expected a variance above 0, got {variance:g}")

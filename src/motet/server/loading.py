@@ -60,7 +60,8 @@ class Loaded:
 
 def load_table(store: Store, study: Study, path: Path, tokens: Path, *, now: float) -> Loaded:
     """Enroll the clients of a table, writing their tokens to a new file, and store their rows."""
-    layout = Layout.of_model(study.model, study.dimension).changed(**study.table.model_dump(), skip_missing=True)
+    layout = Layout.of_model(study.model, study.dimension)
+    layout = layout.changed(**study.table.model_dump(), unit=study.output.unit, skip_missing=True)
     table, pilot, outside = _protected(study, read(path), layout)
     examples = read_clients(table, layout)
     additions = {client: _columns(study, client, one) for client, one in examples.items()}
