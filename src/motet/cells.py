@@ -76,7 +76,7 @@ def exceptions(cells: Mapping[int, Any], total: int, unit: str = "", advice: str
         return f"two values, {values}: code them as 0 and 1{advice}"
     kinds: dict[tuple[str, str], dict[int, str]] = {}
     for row, cell in cells.items():
-        kinds.setdefault(_kind(str(cell).strip(), unit), {})[row] = str(cell).strip()
+        kinds.setdefault(kind_of(str(cell).strip(), unit), {})[row] = str(cell).strip()
     if kinds.keys() == {TEXT} and len(cells) == total:
         texts = ", ".join(brief(text) for text, _ in different.most_common(MAX_KINDS))
         return f"{count(len(different), 'text')} such as {texts}, and no number: encode them as numbers{advice}"
@@ -87,8 +87,8 @@ def exceptions(cells: Mapping[int, Any], total: int, unit: str = "", advice: str
     return f"{len(cells)} of {count(total, 'cell')} {'is' if len(cells) == 1 else 'are'} no number: {said}{more}{empty}"
 
 
-def _kind(text: str, unit: str) -> tuple[str, str]:
-    """What it is, and what to do."""
+def kind_of(text: str, unit: str = "") -> tuple[str, str]:
+    """What a text is that is no number, and what to do."""
     for pattern, what, advice in KINDS:
         if pattern.fullmatch(text):
             return what, advice

@@ -110,7 +110,7 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
         ("which is the column of outputs: leave it out", ["tune", visits, "--task", "subject", "--inputs", "weeks,y"]),
         ("the same column, 'y'", ["tune", visits, "--task", "y"]),
         (
-            f"{drug_at}: expected a number, got 'aspirin'; encode it, or leave it out",
+            f"{drug_at}: expected a finite number, got 'aspirin'",
             ["tune", drugs, "--task", "subject"],
         ),
         ("unknown kernel 'rbff': known are rbf,", ["tune", visits, *LINEAR, "--individual", "rbff"]),

@@ -12,7 +12,19 @@ import typer
 from rich.console import Console
 
 from motet.cli.connect import client_token, layout_at, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, ClientColumn, Url, Yes, confirm, later, progress_bar, show, show_table
+from motet.cli.terminal import (
+    LOCAL,
+    AsJson,
+    ClientColumn,
+    Encoding,
+    Url,
+    Yes,
+    confirm,
+    later,
+    progress_bar,
+    show,
+    show_table,
+)
 from motet.errors import InvalidData, UnknownTask
 from motet.files import new_file
 from motet.text import count
@@ -28,6 +40,7 @@ def enroll(
         typer.Option("--names", "--file", help="More names: the lines of a .txt file, or the clients of a table."),
     ] = None,
     client: ClientColumn = None,
+    encoding: Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write clients, ids and tokens to a new CSV file, which only you can read."),
@@ -40,7 +53,8 @@ def enroll(
 
     all_names = [name.strip() for name in clients or ()]
     if names is not None:
-        all_names += tables.read_names(names, [layout_at(url).client, "client", "name"] if client is None else [client])
+        columns = [layout_at(url).client, "client", "name"] if client is None else [client]
+        all_names += tables.read_names(names, columns, encoding=encoding)
     bar = progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling")
     with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
         for new in site.enroll(server, all_names):

@@ -15,6 +15,7 @@ from motet.cli.connect import is_address, layout_at, release_at
 from motet.cli.terminal import (
     AsJson,
     ClientColumn,
+    Encoding,
     Force,
     NameColumn,
     TargetColumn,
@@ -49,6 +50,7 @@ def evaluate(
     client: ClientColumn = None,
     target: TargetColumn = None,
     name: NameColumn = None,
+    encoding: Encoding = None,
     new_rows: Annotated[
         int, typer.Option(min=0, max=10**6, help="Rows that a new client has of its own, before it is predicted.")
     ] = 3,
@@ -77,7 +79,7 @@ def evaluate(
     check_plot(plot, force=force)
     subject = _source(source)
     layout = layout_at(source) if is_address(source) else None
-    rows = read_rows(table, subject, client, target, name, layout)
+    rows = read_rows(table, subject, client, target, name, layout, encoding)
     from motet.release.disclosed import Disclosed
     from motet.study.evaluation import evaluate as evaluate_rows
 
@@ -126,6 +128,7 @@ def read_rows(
     target: str | None,
     name: str | None,
     layout: Layout | None = None,
+    encoding: str | None = None,
 ) -> Rows:
     """The columns are those that options name, else those of the study file or of its server's ``layout``, else the
     usual ones."""
@@ -136,7 +139,7 @@ def read_rows(
     if (named := getattr(source, "table", None)) is not None:
         layout = layout.changed(**named.model_dump(), unit=source.output.unit)  # type: ignore[union-attr]
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)
-    table, outside = read(path), dict[str, int]()
+    table, outside = read(path, encoding=encoding), dict[str, int]()
     needed = layout.needed(table, client=True, target=True)
     if getattr(source, "pilot", None) is not None and (client, target, name) == (None, None, None):
         from motet.study.fitting import without_misfits

@@ -15,6 +15,7 @@ from motet.cli.terminal import (
     LOCAL,
     AsJson,
     ClientColumn,
+    Encoding,
     NameColumn,
     Only,
     SkipMissing,
@@ -64,6 +65,7 @@ def send(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -75,7 +77,7 @@ def send(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     sent, left_out = _for_each(site.send, "Sending", Request(table, only, tokens, columns, url, as_json))
     total = {key: sum(getattr(one, key) for one in sent.values()) for key in ("accepted", "duplicates")}
     text = f"{total['accepted']} accepted, {total['duplicates']} already stored"
@@ -98,6 +100,7 @@ def replace(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -108,7 +111,7 @@ def replace(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     request = Request(table, only, tokens, columns, url, as_json)
     replaced, left_out = _for_each(site.replace, "Replacing", request, with_ids=True)
     done = replaced.values()
@@ -127,6 +130,7 @@ def remove(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -140,7 +144,7 @@ def remove(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     left_out: dict[str, int] = {}
     if bool(ids) == (examples is not None):
         raise InvalidData("expected the examples to remove: motet remove ID…, or motet remove --examples FILE")

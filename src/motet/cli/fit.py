@@ -27,7 +27,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from motet.cli.terminal import AsJson, Force, SkipMissing, note, progress_bar, show, show_table
+from motet.cli.terminal import AsJson, Encoding, Force, SkipMissing, note, progress_bar, show, show_table
 from motet.datasets import Dataset, unfinished
 from motet.errors import InvalidData, NoEvidence, NotAllowed
 from motet.files import check_new, file_bytes
@@ -93,6 +93,7 @@ def tune(
     common: AverageKernel = "auto",
     individual: ShiftKernel = "auto",
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +108,7 @@ def tune(
     from motet.learning.survey import Survey
     from motet.learning.table_fit import fields_of, tuned
 
-    dataset = Dataset.open(file)
+    dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
     reg = _regressor(method, common, individual)
     with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
@@ -151,6 +152,7 @@ def fit(
         Path | None, typer.Option(help="A Parquet file to write: every task's coefficients at its inputs.")
     ] = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
@@ -177,7 +179,7 @@ def fit(
         found, release = _fit_study(file)
     else:
         model = None if settings is None else _settings(settings)
-        dataset = Dataset.open(file)
+        dataset = Dataset.open(file, encoding)
         with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
             done = fit_table(
                 dataset,

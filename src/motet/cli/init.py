@@ -16,7 +16,7 @@ from rich.console import Console
 
 from motet.cli.evaluate import show_scores
 from motet.cli.fit import steps_shown
-from motet.cli.terminal import AsJson, Force, progress_bar, show
+from motet.cli.terminal import AsJson, Encoding, Force, progress_bar, show
 from motet.errors import InvalidData, MotetError
 from motet.files import check_new
 from motet.text import count, first_few
@@ -70,6 +70,7 @@ def init(
         Literal["day-first", "month-first"] | None,
         typer.Option(help="How to read dates such as 03.04.2020, if a column has no other."),
     ] = None,
+    encoding: Encoding = None,
     title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
     clients: Annotated[
         int | None,
@@ -153,7 +154,7 @@ def init(
     _check_with_table({"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise})
     from motet.files import read
 
-    table = read(pilot)
+    table = read(pilot, encoding=encoding)
     client, target = _asked_columns(table, client, target)
     from motet.study.pilot_clients import SHARE, PilotClients
     from motet.study.proposal import Promise

@@ -16,6 +16,7 @@ from motet.cli.terminal import (
     LOCAL,
     AsJson,
     ClientColumn,
+    Encoding,
     Force,
     NameColumn,
     Only,
@@ -60,6 +61,7 @@ def predict(
         typer.Option(help="A release's file, to work offline; with --own or --average.", metavar="FILE"),
     ] = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     out: Annotated[Path | None, typer.Option(help="A CSV file to write; by default predictions are printed.")] = None,
     plot: Annotated[
         Path | None,
@@ -88,7 +90,7 @@ def predict(
     from motet.client import predictions
 
     mine = client_token() if own is None and tokens is None and not average else ""
-    parts = iter(()) if inputs is None else table_parts(inputs)
+    parts = iter(()) if inputs is None else table_parts(inputs, encoding=encoding)
     streamed = out is not None and top is None and plot is None
     at = None if inputs is None else next(parts) if streamed else whole_table(parts)
     layouts: list[Layout] = []
@@ -98,7 +100,7 @@ def predict(
         if own is not None or average:
             disclosed = current_release(url) if release is None else release_at(release)
         layout = layout_at(url if release is None else release, disclosed).changed(
-            client=client, target=target, name=name, skip_missing=skip_missing
+            client=client, target=target, name=name, skip_missing=skip_missing, encoding=encoding
         )
         layouts[:] = [layout]
         if tokens is not None:

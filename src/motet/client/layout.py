@@ -29,8 +29,9 @@ Interval = tuple[float, float]
 class Layout:
     """Inputs are names in a ``catalogue``, cells of ``columns``, or ``dimension`` numbers in the order of the table.
 
-    ``client``, ``target`` and ``name`` are columns, ``unit`` is that of outputs. ``bounds`` are of the inputs that are numbers without a name,
-    ``limits`` of outputs, if they are known. With ``skip_missing`` rows that lack a value are left out.
+    ``client``, ``target`` and ``name`` are columns, ``unit`` is that of outputs. ``bounds`` are of the inputs that are
+    numbers without a name, ``limits`` of outputs, if they are known. With ``skip_missing`` rows that lack a value are
+    left out.
     """
 
     catalogue: Catalogue | None = None
@@ -43,6 +44,7 @@ class Layout:
     bounds: tuple[Interval | None, ...] = ()
     limits: Interval | None = None
     skip_missing: bool = False
+    encoding: str | None = None  # of tables that are not in UTF-8
     client_is_given: bool = False  # by whoever has the table, so it has to be there
 
     @classmethod
@@ -81,6 +83,7 @@ class Layout:
         name: str | None = None,
         unit: str | None = None,
         skip_missing: bool = False,
+        encoding: str | None = None,
     ) -> Layout:
         """With other columns, if they are given."""
         return replace(
@@ -90,6 +93,7 @@ class Layout:
             name=name or self.name,
             unit=unit or self.unit,
             skip_missing=skip_missing,
+            encoding=encoding or self.encoding,
             client_is_given=client is not None,
         )
 

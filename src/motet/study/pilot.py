@@ -275,9 +275,7 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
         next(iter(orders_of(cell for cell in cells if cell is not None)), "") for cells in sampled
     ]
     units = [common_unit(cell for cell in cells if cell is not None) for cells in sampled]
-    cells = [
-        [_days_or_number(cell, order, unit) for cell in each] for each, order, unit in zip(sampled, orders, units)
-    ]
+    cells = [[_days_or_number(cell, order, unit) for cell in each] for each, order, unit in zip(sampled, orders, units)]
     values = np.array(cells, dtype=float).reshape(len(columns), -1)
     values = values[:, np.isfinite(values).all(axis=0)]
     if values.shape[1] < MIN_ROWS:

@@ -204,7 +204,7 @@ class Proposal:
                 "target": Entry(table.target, "the output"),
                 "name": Entry(table.name, "of an item, if there is a catalogue"),
             },
-            "output": output(table.target, output_scale(pilot.y, pilot.limits_y)),
+            "output": output(table.target, output_scale(pilot.y, pilot.limits_y), pilot.unit),
             "basis": self._basis(),
             "limits": {
                 "y": Entry(list(pilot.limits_y), f"the pilot has {low:g} to {high:g}"),

@@ -14,6 +14,7 @@ from motet.arrays import Array, outliers
 from motet.cells import common_unit, exceptions, measure, written_number
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, is_missing
+from motet.learning.search import one_value
 from motet.model.columns import Column
 from motet.text import brief, count
 
@@ -44,7 +45,9 @@ def unit_of(table: Table, name: str, cells: Sequence[Any], told: str) -> str:
     """A column's unit: that of its cells, the one that is told, or one in its name such as "weight (kg)"."""
     in_cells, in_name = common_unit(set(cells)), UNIT_IN_NAME.fullmatch(name)
     if in_cells and told and in_cells != told:
-        raise InvalidData(f"{table.file}: every cell of {name!r} is in {in_cells}, and --units has {told}: leave it out")
+        raise InvalidData(
+            f"{table.file}: every cell of {name!r} is in {in_cells}, and --units has {told}: leave it out"
+        )
     return in_cells or told or (in_name[1] if in_name else "")
 
 
@@ -67,11 +70,8 @@ def reading_notes(table: Table, columns: Iterable[Column], target: str, unit: st
 
 def check_varies(y: Array, file: str, target: str) -> None:
     """Raises if outputs are all one number."""
-    if len(y) and np.ptp(y) == 0:
-        raise EmptyData(
-            f"{file}: the output {target!r} has one value only, {y[0]:g}, in all {count(len(y), 'row')}, so there is "
-            "nothing to learn: choose another column, --target COLUMN"
-        )
+    if reason := one_value(y, target):
+        raise EmptyData(f"{file}: {reason}: choose another column, --target COLUMN")
 
 
 def check_outliers(table: Table, rows: Sequence[int], column: str, numbers: Any) -> None:
@@ -97,9 +97,5 @@ def _number_notes(name: str, cells: Sequence[Any], unit: str) -> Iterator[str]:
     texts = [cell for cell in cells if isinstance(cell, str)]
     if unit and (units := [text for text in texts if measure(text) is not None]):
         yield f"{name} is in {unit}: {brief(units[0])} is read as {cell_number(units[0], unit):.12g}"
-    elif commas := [text for text in texts if written_number(text) is not None and _is_grouped(text)]:
+    elif commas := [text for text in texts if "," in text and written_number(text) is not None]:
         yield f"commas in {name} are between thousands: {brief(commas[0])} is read as {cell_number(commas[0]):.12g}"
-
-
-def _is_grouped(text: str) -> bool:
-    return "," in text

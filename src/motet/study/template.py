@@ -128,11 +128,11 @@ def promise(policy: Policy, epsilon: float, releases: int, every: str, *, exampl
     }
 
 
-def output(name: str, scale: Scale) -> dict[str, Entry]:
+def output(name: str, scale: Scale, unit: str = "") -> dict[str, Entry]:
     """The section of the output."""
     return {
         "name": Entry(name),
-        "# unit": Entry("mg/L"),
+        **({"unit": Entry(unit, "which tables may have in its cells")} if unit else {"# unit": Entry("mg/L")}),
         "scale": Entry(list(scale), "lowest, highest, step: where the page's controls go; limits may be wider"),
     }
 
