@@ -31,6 +31,7 @@ KINDS = [  # what a cell is that is no number, and what to do
     (re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?"), "points between thousands", "write the number without them"),
 ]
 TEXT = "text", "write a number"
+NO_OUTCOMES = "outcomes other than numbers are not modelled yet"
 
 
 class Measure(NamedTuple):

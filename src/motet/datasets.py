@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from motet.arrays import is_finite
-from motet.cells import kind_of
+from motet.cells import NO_OUTCOMES, kind_of
 from motet.decoding import first_undecodable
 from motet.errors import InvalidData
 from motet.files import (
@@ -130,6 +130,11 @@ class Dataset:
                 if (kind := _not_numbers(schema.field(column).type)) is not None:
                     raise _refusal(f"{self.files[0].name}, column {column}", f"expected numbers, got {kind}")
 
+    def units(self, fields: Fields) -> dict[str, str]:
+        """The units that numbers in cells have, by column; a larger table than one that is held has none."""
+        units = {column: "" if self.table is None else self.table.unit(column) for column in fields.numbers}
+        return {column: unit for column, unit in units.items() if unit}
+
     def batches(self, fields: Fields, *, rows: int = BATCH_ROWS, skip_missing: bool = False) -> Iterator[Batch]:
         """All rows in batches of at most about ``rows``: numbers as floats, labels of tasks as they are.
 
@@ -202,7 +207,7 @@ def _refusal(where: str, what: str) -> InvalidData:
 
 def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
     """All of it at once."""
-    floats = {column: _floats(table, column) for column in fields.numbers}
+    floats = {column: _floats(table, column, is_output=column == fields.target) for column in fields.numbers}
     absent = {column: [is_missing(cell) for cell in table.cells(column)] for column in fields.names}
     missing = np.any(list(absent.values()), axis=0)
     if missing.any() and not skip_missing:
@@ -216,13 +221,14 @@ def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
     return {fields.task: labels, **numbers, ROWS_READ: len(missing)}
 
 
-def _floats(table: Table, column: str) -> Any:
+def _floats(table: Table, column: str, *, is_output: bool) -> Any:
     """A column of numbers, NaN where one is missing."""
     unit, floats = table.unit(column), []
     for cell in table.cells(column):
         number = np.nan if is_missing(cell) else cell_number(cell, unit)
         if number is None:
-            raise table.not_numbers(column, advice=", or leave the column out")
+            advice = f"; {NO_OUTCOMES}" if is_output else ", or leave the column out"
+            raise table.not_numbers(column, unit, advice=advice)
         floats.append(number)
     return np.array(floats)
 

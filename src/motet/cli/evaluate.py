@@ -134,8 +134,13 @@ def read_rows(
     usual ones."""
     from motet.client.layout import Layout
     from motet.client.tables import cells_of_inputs
+    from motet.release.disclosed import Disclosed
 
-    layout = layout or Layout.of_model(source.model, source.dimension)
+    if layout is None:
+        if isinstance(source, Disclosed):
+            layout = Layout.of_release(source)
+        else:
+            layout = Layout.of_model(source.model, source.dimension)
     if (named := getattr(source, "table", None)) is not None:
         layout = layout.changed(**named.model_dump(), unit=source.output.unit)  # type: ignore[union-attr]
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)

@@ -28,7 +28,7 @@ from rich.progress import (
 )
 
 from motet.cli.terminal import AsJson, Encoding, Force, SkipMissing, note, progress_bar, show, show_table
-from motet.datasets import Dataset, unfinished
+from motet.datasets import Dataset, Fields, unfinished
 from motet.errors import InvalidData, NoEvidence, NotAllowed
 from motet.files import check_new, file_bytes
 from motet.text import count, first_few
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from motet.learning.tuning import Tuning
     from motet.model.model import Model
     from motet.release.disclosed import Disclosed
+    from motet.release.names import Names
 
 TASK = "client"
 
@@ -110,6 +111,7 @@ def tune(
 
     dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
+    _show_units(dataset, fields, as_json)
     reg = _regressor(method, common, individual)
     with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
         if dask is None:
@@ -180,6 +182,8 @@ def fit(
     else:
         model = None if settings is None else _settings(settings)
         dataset = Dataset.open(file, encoding)
+        fields = fields_of(dataset, task, target, _listed(inputs))
+        _show_units(dataset, fields, as_json)
         with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
             done = fit_table(
                 dataset,
@@ -200,9 +204,9 @@ def fit(
             )
         counts = done.rows, done.tasks, done.left_out
         numbers = done.release.model, done.release.sigma2 or math.nan, done.evidence.log_evidence
-        columns = fields_of(dataset, task, target, _listed(inputs)).inputs
         tuning = _settled(done.tuning, *counts[:2]) if model is None else None
-        found, release = Found(file.name, columns, *counts, tuning, *numbers, done), done.release
+        found = Found(file.name, fields.inputs, *counts, tuning, *numbers, done)
+        release = replace(done.release, names=_names(dataset, fields))
     with unfinished(out) as scratch:
         release.save(scratch)
     _announce(found, as_json)
@@ -220,6 +224,20 @@ def fit(
 
 def _listed(inputs: str | None) -> list[str] | None:
     return None if inputs is None else [column.strip() for column in inputs.split(",") if column.strip()]
+
+
+def _names(dataset: Dataset, fields: Fields) -> Names:
+    """What a release says of the table's columns."""
+    from motet.release.names import Names
+
+    units = dataset.units(fields)
+    inputs = {column: units.get(column, "") for column in fields.inputs}
+    return Names(client=fields.task, target=fields.target, unit=units.get(fields.target, ""), inputs=inputs)
+
+
+def _show_units(dataset: Dataset, fields: Fields, as_json: bool) -> None:
+    for column, unit in dataset.units(fields).items():
+        note(f"{column} is in {unit}, as every cell says", as_json=as_json)
 
 
 def _regressor(method: Literal["REML", "ML"], common: str, individual: str) -> MixedEffectRegressor:
@@ -277,7 +295,8 @@ def _fit_study(path: Path) -> tuple[Found, Disclosed]:
         tables = counted(stream, fields.task, counts, stack.enter_context(bar))
         solution, _ = solve_stream(tables, study.model, fields)
     numbers = study.model, solution.release.sigma2 or math.nan, solution.evidence.log_evidence
-    return Found(path.name, fields.inputs, counts.rows, counts.tasks, 0, None, *numbers), solution.release
+    release = replace(solution.release, names=study.names)
+    return Found(path.name, fields.inputs, counts.rows, counts.tasks, 0, None, *numbers), release
 
 
 @contextmanager

@@ -88,6 +88,7 @@ def predict(
     _check_options(own, only, each, average, tokens, release)
     _check_files(out, plot, force=force)
     from motet.client import predictions
+    from motet.release.names import Names
 
     mine = client_token() if own is None and tokens is None and not average else ""
     parts = iter(()) if inputs is None else table_parts(inputs, encoding=encoding)
@@ -121,6 +122,10 @@ def predict(
             raise
         query = ask()
     about = _notes(query, as_json)
+    if release is not None and (names := query.release.names) is not None:
+        about |= {"output": names.output or names.target, "unit": names.unit}
+        if names != Names(inputs=names.inputs):  # somebody chose them
+            note(f"predicted: {names.text}{f', of {names.study}' * bool(names.study)}", as_json=as_json)
     with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
         predicted = predictions.predict(query, advance, top=top, observation=observation)
     if top is not None and (rated := len(query.rows) - len({one.client for one in predicted.predictions})):

@@ -161,7 +161,8 @@ def cells_of_inputs(table: Table, layout: Layout) -> list[Any]:
         return _names(table, layout.name, layout.catalogue)
     if layout.columns is not None:
         return _cells(table, layout.columns)
-    return [list(row) for row in zip(*(table.floats(column) for column in layout.inputs(table)))]
+    units = {column: layout.units.get(column, "") for column in layout.inputs(table)}
+    return [list(row) for row in zip(*(table.floats(column, unit=unit) for column, unit in units.items()))]
 
 
 def _cells(table: Table, columns: Columns) -> list[dict[str, Any]]:

@@ -19,12 +19,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from motet.arrays import Array
-from motet.cells import common_unit
+from motet.cells import NO_OUTCOMES, common_unit
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns
 from motet.model.dates import DateOrder, days_since, iso_date, orders_of
+from motet.study.items import Items
 from motet.study.logarithms import log_scaled
 from motet.study.pilot_clients import PilotClients
 from motet.study.readings import (
@@ -69,6 +70,7 @@ class Roles:
     units: Mapping[str, str] | None = None
     logarithms: tuple[str, ...] | None = None  # inputs that are read by them; None: as the table says
     dates: DateOrder = ""  # of dates that may have the day or the month first
+    encoding: str | None = None  # of the catalogue's file, if it is not in UTF-8
 
     def check(self, table: Table) -> None:
         """Raises unless the table has these columns, each in one role."""
@@ -106,6 +108,7 @@ class Pilot:
     notes: tuple[str, ...] = ()
     drawn: PilotClients | None = None
     unit: str = ""  # of outputs, if their cells have one
+    items: Items | None = None  # the catalogue, with what its file says
 
     @classmethod
     def read(cls, table: Table, roles: Roles, drawn: PilotClients | None = None) -> Pilot:
@@ -114,8 +117,8 @@ class Pilot:
         if drawn is not None:
             return replace(cls.read(drawn.rows(table, roles.client), roles), drawn=drawn)
         if roles.name is not None:
-            catalogue, cells, notes = _items(table, roles)
-            return cls._of(table, roles, cells, notes, catalogue=catalogue)
+            items, cells, notes = _items(table, roles)
+            return replace(cls._of(table, roles, cells, notes, catalogue=items.catalogue), items=items)
         if not roles.inputs:
             uses = uses_of(table, roles.client, roles.target)
             roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
@@ -409,21 +412,22 @@ def _unused(table: Table, roles: Roles) -> str:
 # --- items ---
 
 
-def _items(table: Table, roles: Roles) -> tuple[Catalogue, dict[str, list[Any]], list[str]]:
-    """The catalogue, the names in each row, None for one that is not in it, and a note about those."""
+def _items(table: Table, roles: Roles) -> tuple[Items, dict[str, list[Any]], list[str]]:
+    """The items, the names in each row, None for one that is not in it, and a note about those."""
     assert roles.name is not None
     names = [None if is_missing(cell) else cell_text(cell) for cell in table.cells(roles.name)]
     tally = Counter(name for name in names if name is not None)
     if len(tally) < 2:
         raise InvalidData(f"{table.file}: expected at least two different items in {roles.name}, got {len(tally)}")
     if roles.catalogue is None:
-        return Catalogue([name for name, _ in tally.most_common()]), {roles.name: names}, []
-    catalogue = Catalogue.from_csv(roles.catalogue)
+        return Items(Catalogue([name for name, _ in tally.most_common()])), {roles.name: names}, []
+    items = Items.read(roles.catalogue, roles.name, dates=roles.dates, encoding=roles.encoding)
+    catalogue = items.catalogue
     unknown = [name for name in tally if name not in catalogue]
     rows = sum(tally[name] for name in unknown)
     note = f"{count(rows, 'row')} of {count(len(unknown), 'item')} not in {roles.catalogue.name}: {first_few(unknown)}"
     known = [name if name is not None and name in catalogue else None for name in names]
-    return catalogue, {roles.name: known}, [note] if unknown else []
+    return items, {roles.name: known}, [*items.notes, *[note] * bool(unknown)]
 
 
 # --- rows ---
@@ -431,11 +435,11 @@ def _items(table: Table, roles: Roles) -> tuple[Catalogue, dict[str, list[Any]],
 
 def _outputs(table: Table, target: str) -> tuple[Array, str]:
     """All of them, and their unit."""
+    unit = table.unit(target)
     try:
-        unit = table.unit(target)
         y = np.array(table.floats(target, unit=unit))
-    except InvalidData as error:
-        raise error.reworded(f"{error}; outcomes other than numbers are not modelled yet") from None
+    except InvalidData:
+        raise table.not_numbers(target, unit, advice=f"; {NO_OUTCOMES}") from None
     check_varies(y, table.file, target)
     return y, unit
 

@@ -45,9 +45,7 @@ def unit_of(table: Table, name: str, cells: Sequence[Any], told: str) -> str:
     """A column's unit: that of its cells, the one that is told, or one in its name such as "weight (kg)"."""
     in_cells, in_name = common_unit(set(cells)), UNIT_IN_NAME.fullmatch(name)
     if in_cells and told and in_cells != told:
-        raise InvalidData(
-            f"{table.file}: every cell of {name!r} is in {in_cells}, and --units has {told}: leave it out"
-        )
+        raise InvalidData(f"{table.file}: every cell of {name!r} is in {in_cells}, not {told} (--units)")
     return in_cells or told or (in_name[1] if in_name else "")
 
 
