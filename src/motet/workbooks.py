@@ -1,7 +1,8 @@
 """Excel's workbooks (.xlsx) as tables: rows of the first sheet, each cell as its value.
 
 A workbook is a zip of XML, and a few bytes may unpack to billions: what the zip says of itself is bounded before
-anything is unpacked (and no part unpacks to more than that), cells while they are read.
+anything is unpacked (and no part unpacks to more than that), cells while they are read; and XML that defines entities
+is refused.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -19,6 +21,10 @@ ZIP, OLD_EXCEL = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 FREE_BYTES = 2**24  # that a workbook of any size may unpack to,
 UNPACKED_PER_BYTE = 64  # and so many more for each of its bytes: a bomb has a thousand
 MAX_UNPACKED = 2**29
+BLOCK_BYTES = 2**20
+DEFINITIONS = [
+    f"<!{word}".encode(form) for word in ("DOCTYPE", "ENTITY") for form in ("utf-8", "utf-16-le", "utf-16-be")
+]
 NOT_EXCEL = "save it as CSV UTF-8"
 
 
@@ -76,8 +82,21 @@ def _check_sizes(name: str, data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+            most = min(FREE_BYTES + UNPACKED_PER_BYTE * len(data), MAX_UNPACKED)
+            if unpacked > most:
+                raise InvalidData(f"{name}: expected at most {most:,} bytes unpacked, got {unpacked:,}; {NOT_EXCEL}")
+            if any(_defines_entities(archive, part) for part in archive.infolist()):
+                raise InvalidData(f"cannot read {name}: expected an Excel workbook, got definitions; {NOT_EXCEL}")
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, RuntimeError, zlib.error) as error:
         raise InvalidData(f"cannot read {name}: expected an Excel workbook, got {error}; {NOT_EXCEL}") from None
-    most = min(FREE_BYTES + UNPACKED_PER_BYTE * len(data), MAX_UNPACKED)
-    if unpacked > most:
-        raise InvalidData(f"{name}: expected at most {most:,} bytes unpacked, got {unpacked:,}; {NOT_EXCEL}")
+
+
+def _defines_entities(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
+    """Whether a part has definitions of XML, a few of which may stand for billions of letters; Excel writes none."""
+    before = b""
+    with archive.open(part) as file:
+        while block := file.read(BLOCK_BYTES):
+            if any(mark in before + block for mark in DEFINITIONS):
+                return True
+            before = block[-2 * len("<!DOCTYPE") :]
+    return False
