@@ -154,7 +154,7 @@ def test_text_that_is_not_utf_8_is_refused_with_its_byte_and_line_and_read_if_to
     assert read(path, encoding="cp1251").rows[1][0] == "Renй"  # no error: why none is guessed
     with pytest.raises(InvalidData, match=r"expected text in euc-kr, got the byte 0xe9 in line 3"):
         read(path, encoding="euc-kr")
-    with pytest.raises(InvalidData, match="expected an encoding, one of utf-8, utf-16, latin-1, .*got 'rot13'"):
+    with pytest.raises(InvalidData, match=r"expected an encoding, one of utf-8, utf-16, latin-1, .*got 'rot13'"):
         read(path, encoding="rot13")
 
 
