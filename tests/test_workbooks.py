@@ -33,7 +33,13 @@ def workbook(path: Path, *rows: list[Any]) -> Path:
 
 def test_the_first_sheet_is_a_table_with_typed_cells(tmp_path: Path) -> None:
     day, moment = datetime(2020, 12, 31), datetime(2020, 12, 31, 7, 30)
-    rows = [["client", "day", "at", "y"], ["ann", day, moment, 1.5], [], ["bob", day, moment, 2], ["cem", None, "#N/A"]]
+    rows: list[list[Any]] = [
+        ["client", "day", "at", "y"],
+        ["ann", day, moment, 1.5],
+        [],
+        ["bob", day, moment, 2],
+        ["cem", None, "#N/A"],
+    ]
     table = read(workbook(tmp_path / "visits.xlsx", [], [], *rows))
     assert table.columns == ["client", "day", "at", "y"]
     assert table.numbers == [4, 6, 7]  # as the sheet has them

@@ -111,7 +111,6 @@ def tune(
 
     dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
-    _show_units(dataset, fields, as_json)
     reg = _regressor(method, common, individual)
     with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
         if dask is None:
@@ -127,6 +126,7 @@ def tune(
             tuning, counts = tune_on_cluster(dataset, fields, reg, dask, skip_missing=skip_missing, report=report_step)
             model, sigma2 = tuning.model, tuning.model.sigma2 or tuning.noise_variance / tuning.model.lam
     found = Found(file.name, fields.inputs, *counts, tuning, model, sigma2, tuning.log_evidence)
+    _show_units(dataset, fields, as_json)
     _announce(found, as_json)
     if as_json:
         show(found.described())
@@ -183,7 +183,6 @@ def fit(
         model = None if settings is None else _settings(settings)
         dataset = Dataset.open(file, encoding)
         fields = fields_of(dataset, task, target, _listed(inputs))
-        _show_units(dataset, fields, as_json)
         with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
             done = fit_table(
                 dataset,
@@ -207,6 +206,7 @@ def fit(
         tuning = _settled(done.tuning, *counts[:2]) if model is None else None
         found = Found(file.name, fields.inputs, *counts, tuning, *numbers, done)
         release = replace(done.release, names=_names(dataset, fields))
+        _show_units(dataset, fields, as_json)
     with unfinished(out) as scratch:
         release.save(scratch)
     _announce(found, as_json)

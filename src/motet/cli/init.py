@@ -16,7 +16,7 @@ from rich.console import Console
 
 from motet.cli.evaluate import show_scores
 from motet.cli.fit import steps_shown
-from motet.cli.terminal import AsJson, Encoding, Force, note, progress_bar, show
+from motet.cli.terminal import AsJson, Encoding, Force, progress_bar, show
 from motet.errors import InvalidData, MotetError
 from motet.files import check_new
 from motet.text import count, first_few
@@ -410,9 +410,9 @@ def _from_choices(file: Path, options: dict[str, Any], *, force: bool, as_json: 
         _ask(answers)
     draft = Draft(**answers)
     study = draft.write(file, force=force)
-    for line in () if draft.items is None else draft.items.notes:
-        note(f"{line}.", as_json=as_json)
     if not as_json:
+        for line in () if draft.items is None else draft.items.notes:
+            show(f"Note: {line}.")
         _show_items(file, draft.items)
     return study
 
