@@ -21,6 +21,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from motet.arrays import is_finite
+from motet.cells import NO_OUTCOMES, kind_of
+from motet.decoding import first_undecodable
 from motet.errors import InvalidData
 from motet.files import (
     FORMAT_BYTES,
@@ -35,6 +37,7 @@ from motet.files import (
     writing,
 )
 from motet.text import first_few, suggestion
+from motet.workbooks import is_workbook
 
 MAX_HELD_BYTES = 2**25  # of a CSV that is read at once, with all that ``files.read`` understands
 CSV_BLOCK_BYTES = 2**24
@@ -85,16 +88,18 @@ class Dataset:
     columns: list[str]
     rows: int | None  # None if only reading tells
     table: Table | None = None
+    encoding: str | None = None
 
     @classmethod
-    def open(cls, path: Path) -> Dataset:
+    def open(cls, path: Path, encoding: str | None = None) -> Dataset:
+        """``encoding`` is that of CSVs which are not in UTF-8 or UTF-16."""
         files = _files(path)
         if _is_parquet(files[0]):
             return _open_parquet(path, files)
-        if len(files) == 1 and files[0].stat().st_size <= MAX_HELD_BYTES:
-            table = read(files[0])
+        if _is_held(files):
+            table = read(files[0], encoding=encoding)
             return cls(path, files, table.columns, len(table.rows), table)
-        return _open_csv(path, files)
+        return _open_csv(path, files, encoding)
 
     @cached_property
     def is_parquet(self) -> bool:
@@ -125,6 +130,11 @@ class Dataset:
                 if (kind := _not_numbers(schema.field(column).type)) is not None:
                     raise _refusal(f"{self.files[0].name}, column {column}", f"expected numbers, got {kind}")
 
+    def units(self, fields: Fields) -> dict[str, str]:
+        """The units that numbers in cells have, by column; a larger table than one that is held has none."""
+        units = {column: "" if self.table is None else self.table.unit(column) for column in fields.numbers}
+        return {column: unit for column, unit in units.items() if unit}
+
     def batches(self, fields: Fields, *, rows: int = BATCH_ROWS, skip_missing: bool = False) -> Iterator[Batch]:
         """All rows in batches of at most about ``rows``: numbers as floats, labels of tasks as they are.
 
@@ -134,9 +144,8 @@ class Dataset:
         if self.table is not None:
             yield _held_batch(self.table, fields, skip_missing)
             return
-        read_file = _parquet_batches if self.is_parquet else _csv_batches
         for file in self.files:
-            for batch, place in read_file(file, fields.names, fields.numbers, rows):
+            for batch, place in _file_batches(self, file, fields.names, fields.numbers, rows):
                 yield _arrays(batch, place, fields, skip_missing)
 
 
@@ -163,10 +172,25 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 def _is_parquet(file: Path) -> bool:
     """By its name, or by its first bytes."""
-    if file.suffix.lower() in PARQUET:
-        return True
+    return file.suffix.lower() in PARQUET or _start(file).startswith(b"PAR1")
+
+
+def _is_held(files: tuple[Path, ...]) -> bool:
+    """Whether a table that is not Parquet is read at once: a small one, or an Excel workbook."""
+    return len(files) == 1 and (files[0].stat().st_size <= MAX_HELD_BYTES or is_workbook(_start(files[0])))
+
+
+def _start(file: Path) -> bytes:
     with file.open("rb") as opened:
-        return opened.read(4) == b"PAR1"
+        return opened.read(8)
+
+
+def _file_batches(
+    dataset: Dataset, file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int
+) -> Iterator[tuple[Any, Place]]:
+    if dataset.is_parquet:
+        return _parquet_batches(file, columns, rows)
+    return _csv_batches(file, columns, numbers, rows, dataset.encoding)
 
 
 def _is_hidden(path: Path) -> bool:
@@ -183,7 +207,7 @@ def _refusal(where: str, what: str) -> InvalidData:
 
 def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
     """All of it at once."""
-    floats = {column: _floats(table, column) for column in fields.numbers}
+    floats = {column: _floats(table, column, is_output=column == fields.target) for column in fields.numbers}
     absent = {column: [is_missing(cell) for cell in table.cells(column)] for column in fields.names}
     missing = np.any(list(absent.values()), axis=0)
     if missing.any() and not skip_missing:
@@ -197,13 +221,14 @@ def _held_batch(table: Table, fields: Fields, skip_missing: bool) -> Batch:
     return {fields.task: labels, **numbers, ROWS_READ: len(missing)}
 
 
-def _floats(table: Table, column: str) -> Any:
+def _floats(table: Table, column: str, *, is_output: bool) -> Any:
     """A column of numbers, NaN where one is missing."""
-    floats = []
-    for k, cell in enumerate(table.cells(column)):
-        number = np.nan if is_missing(cell) else cell_number(cell)
+    unit, floats = table.unit(column), []
+    for cell in table.cells(column):
+        number = np.nan if is_missing(cell) else cell_number(cell, unit)
         if number is None:
-            raise table.refusal(k, column, f"expected a number, got {cell!r:.60}; encode it, or leave it out")
+            advice = f"; {NO_OUTCOMES}" if is_output else ", or leave the column out"
+            raise table.not_numbers(column, unit, advice=advice)
         floats.append(number)
     return np.array(floats)
 
@@ -313,9 +338,8 @@ def row_groups(dataset: Dataset) -> list[tuple[Path, int]]:
 
 
 def _parquet_batches(
-    file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int, groups: Sequence[int] | None = None
+    file: Path, columns: Sequence[str], rows: int, groups: Sequence[int] | None = None
 ) -> Iterator[tuple[Any, Place]]:
-    del numbers
     opened, before = _parquet_file(file), 0
     for group in range(opened.num_row_groups):
         if groups is None or group in groups:
@@ -333,7 +357,7 @@ def read_row_group(place: tuple[Path, int], fields: Fields, skip_missing: bool =
     file, group = place
     found = [
         _arrays(batch, where, fields, skip_missing)
-        for batch, where in _parquet_batches(file, fields.names, fields.numbers, 2**30, [group])
+        for batch, where in _parquet_batches(file, fields.names, 2**30, [group])
     ]
     return joined(found)
 
@@ -359,24 +383,26 @@ def _line(error: Exception) -> str:
 # --- CSV ---
 
 
-def _open_csv(path: Path, files: tuple[Path, ...]) -> Dataset:
+def _open_csv(path: Path, files: tuple[Path, ...], encoding: str | None = None) -> Dataset:
     _arrow(path)
-    columns = csv_format(files[0]).columns
+    columns = csv_format(files[0], encoding).columns
     for file in files:
-        if (others := csv_format(file).columns) != columns:
+        if (others := csv_format(file, encoding).columns) != columns:
             raise _refusal(str(file), f"expected the columns of {files[0].name}, {first_few(columns)}; got {others}")
     for place, column in enumerate(columns, start=1):
         if not (column or place == 1):  # the first may be the index of R or pandas
             raise InvalidData(f"{path.name}: column {place} has no name; rename it")
     check_columns(path, columns)
-    return Dataset(path, files, columns, None)
+    return Dataset(path, files, columns, None, encoding=encoding)
 
 
-def _csv_batches(file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int) -> Iterator[tuple[Any, Place]]:
+def _csv_batches(
+    file: Path, columns: Sequence[str], numbers: Sequence[str], rows: int, encoding: str | None
+) -> Iterator[tuple[Any, Place]]:
     import pyarrow as pa
     from pyarrow import csv
 
-    format = csv_format(file)
+    format = csv_format(file, encoding)
     types = {name: pa.float64() if name in numbers else pa.string() for name in columns}
     words = [form for word in MISSING for form in {word, word.upper(), word.capitalize(), word.title()}]
     try:
@@ -392,51 +418,53 @@ def _csv_batches(file: Path, columns: Sequence[str], numbers: Sequence[str], row
                 strings_can_be_null=True,
             ),
         )
-    except (pa.ArrowException, OSError) as error:
-        raise _csv_refusal(file, format.columns, error) from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _csv_refusal(file, format.columns, error, encoding) from None
     begin = 2  # the header is row 1
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
             return
-        except (pa.ArrowException, OSError) as error:
-            raise _csv_refusal(file, format.columns, error) from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _csv_refusal(file, format.columns, error, encoding) from None
         for part in range(0, len(batch), rows):
             place: Place = lambda k, begin=begin + part: f"{file.name}, row {begin + k}"  # type: ignore[misc]  # noqa: E731
             yield batch.slice(part, rows), place
         begin += len(batch)
 
 
-def _csv_refusal(file: Path, columns: Sequence[str], error: Exception) -> InvalidData:
+def _csv_refusal(file: Path, columns: Sequence[str], error: Exception, encoding: str | None) -> InvalidData:
     """Arrow's error in our words."""
     text = _line(error)
+    if (isinstance(error, UnicodeDecodeError) or "UTF8" in text) and (refusal := first_undecodable(file, encoding)):
+        return refusal
     row, column, cell = ROW.search(text), CSV_COLUMN.search(text), CELL.search(text)
     where = file.name + (f", row {row[1]}" if row else "")
     if column:
         where += f", column {columns[int(column[1])]}"
     if cell:
-        return _refusal(where, f"expected a number, got {cell[1]!r:.60}; encode it, or leave it out")
+        what = "; ".join(kind_of(cell[1].strip()))
+        return _refusal(where, f"expected a finite number, got {cell[1]!r:.60}: {what}, or leave the column out")
     return _refusal(where, ROW.sub("", text).removeprefix("CSV parse error: "))
 
 
 # --- tables of cells, in parts ---
 
 
-def table_parts(path: Path, rows: int = ROWS_PER_PART) -> Iterator[Table]:
+def table_parts(path: Path, rows: int = ROWS_PER_PART, encoding: str | None = None) -> Iterator[Table]:
     """A table as ``files.read`` has it, in parts; a small CSV is one part."""
     files = _files(path)
     if not _is_parquet(files[0]):
-        if len(files) == 1 and files[0].stat().st_size <= MAX_HELD_BYTES:
-            yield read(files[0])
+        if _is_held(files):
+            yield read(files[0], encoding=encoding)
             return
-        dataset = _open_csv(path, files)
+        dataset = _open_csv(path, files, encoding)
     else:
         dataset = _open_parquet(path, files)
     for file in files:
         begin = 1 if dataset.is_parquet else 2  # a CSV's header is row 1
-        read_file = _parquet_batches if dataset.is_parquet else _csv_batches
-        for batch, _ in read_file(file, [column for column in dataset.columns if column], [], rows):
+        for batch, _ in _file_batches(dataset, file, [column for column in dataset.columns if column], [], rows):
             cells = [list(row) for row in zip(*(batch.column(name).to_pylist() for name in batch.schema.names))]
             yield Table(file.name, list(batch.schema.names), cells, list(range(begin, begin + len(cells))))
             begin += len(cells)

@@ -1,8 +1,8 @@
 """Files: tables that are read, and new files that are written.
 
-A table is CSV, or Parquet if pyarrow is installed; what its columns mean is known to those who read it. Cells of a CSV
-are separated by commas, semicolons or tabs, as its header is. A refusal names file, row and column; a CSV's header is
-its row 1. No file is overwritten unless asked for, and a file with private data
+A table is CSV, Parquet if pyarrow is installed, or an Excel workbook if openpyxl is; what its columns mean is known to
+those who read it. Cells of a CSV are separated by commas, semicolons or tabs, as its header is. A refusal names file,
+row and column; a CSV's header is its row 1. No file is overwritten unless asked for, and a file with private data
 is readable by its owner alone.
 """
 
@@ -23,13 +23,16 @@ from typing import IO, Any
 import numpy as np
 
 from motet.arrays import MAX_COLUMNS, finite_number
+from motet.cells import common_unit, exceptions, written_number
+from motet.decoding import decoded, encoding_of
 from motet.errors import InvalidData, MotetError
 from motet.text import suggestion
+from motet.workbooks import is_workbook
+from motet.workbooks import rows as workbook_rows
 
 PARQUET = (".parquet", ".pq")
 SEPARATORS = ",;\t"
 FORMAT_BYTES = 2**16  # by which the format of a large CSV is known
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
 MAX_TABLE_BYTES = 2**30  # of a table that is held
 MAX_CELLS = 2**25  # of one; each takes 60 bytes of memory, in a table of one column 170
@@ -97,16 +100,32 @@ class Table:
                 raise self.refusal(rows[1], column, f"{name!r:.60} is in row {first} already; keep one of them")
         return self.texts(column)
 
-    def floats(self, column: str | int, default: float | None = None) -> list[float]:
-        """A column of finite numbers; a ``default`` stands for empty cells."""
+    def floats(self, column: str | int, default: float | None = None, *, unit: str = "") -> list[float]:
+        """A column of finite numbers, with this unit or without; a ``default`` stands for empty cells."""
         floats = []
         for k, cell in enumerate(self.cells(column)):
-            number = default if cell is None else cell_number(cell)
+            number = default if cell is None else cell_number(cell, unit)
+            if cell is None and number is None:
+                raise self.refusal(k, column, "expected a finite number, got nothing")
             if number is None:
-                got = "nothing" if cell is None else f"{cell!r:.60}"
-                raise self.refusal(k, column, f"expected a finite number, got {got}")
+                raise self.not_numbers(column, unit)
             floats.append(number)
         return floats
+
+    def unit(self, column: str | int) -> str:
+        """The unit that every number in a column has; "" if one has none."""
+        return common_unit({cell for cell in self.cells(column) if not is_missing(cell)})
+
+    def not_numbers(self, column: str | int, unit: str = "", *, advice: str = "") -> InvalidData:
+        """The refusal of a column for its cells that are no finite numbers, all of which are named or counted."""
+        cells = dict(enumerate(self.cells(column)))
+        filled = {k: cell for k, cell in cells.items() if not is_missing(cell)}
+        wrong = {k: cell for k, cell in filled.items() if cell_number(cell, unit) is None}
+        wrong = wrong or {k: cell for k, cell in cells.items() if cell is not None and is_missing(cell)}
+        total = max(len(filled), len(wrong))
+        what = exceptions({self.numbers[k]: cell for k, cell in wrong.items()}, total, unit, advice)
+        got = f"expected a finite number{f' in {unit}' * bool(unit)}, got {wrong[min(wrong)]!r:.60}"
+        return self.refusal(min(wrong), column, f"{got}: {what}")
 
     def groups(self, column: str | int) -> dict[str, list[int]]:
         """The rows of each text in a column, in the order of their first rows."""
@@ -139,24 +158,27 @@ def cell_text(cell: Any) -> str:
     return str(cell).strip()
 
 
-def cell_number(cell: Any) -> float | None:
-    """A cell as a finite number, None if it is not one; −0.0 is 0.0."""
+def cell_number(cell: Any, unit: str = "") -> float | None:
+    """A cell as a finite number, None if it is not one; −0.0 is 0.0. It may have this ``unit``, and as text commas
+    between thousands."""
     try:
         number = None if isinstance(cell, bool) else finite_number(float(cell))
     except (TypeError, ValueError, OverflowError):
-        return None
+        number = written_number(cell, unit) if isinstance(cell, str) else None
     return None if number is None else number + 0.0
 
 
-def read(path: Path, *, by_place: bool = False, may_be_empty: bool = False) -> Table:
+def read(path: Path, *, by_place: bool = False, may_be_empty: bool = False, encoding: str | None = None) -> Table:
     """A table with a header and at least one row, unless it ``may_be_empty``.
 
     ``by_place`` allows columns without a name or with the same one; otherwise a first column without one, the index
-    that R and pandas write, is left out.
+    that R and pandas write, is left out. ``encoding`` is that of a CSV which is not in UTF-8 or UTF-16.
     """
     data = _bytes(path)
-    parse = _parquet if path.suffix.lower() in PARQUET or data.startswith(b"PAR1") else _csv
-    columns, numbered = parse(path, data)
+    if path.suffix.lower() in PARQUET or data.startswith(b"PAR1"):
+        columns, numbered = _parquet(path, data)
+    else:
+        columns, numbered = _workbook(path, data) if is_workbook(data) else _csv(path, data, encoding)
     if not by_place and len(columns) > 1 and not columns[0]:
         columns, numbered = columns[1:], {number: row[1:] for number, row in numbered.items()}
     for place, column in enumerate([] if by_place else columns, start=1):
@@ -177,9 +199,9 @@ def check_columns(path: Path, columns: Sequence[str]) -> None:
             raise InvalidData(f"{path.name}: column {column!r} is there twice; rename one of them")
 
 
-def lines(path: Path) -> list[str]:
+def lines(path: Path, encoding: str | None = None) -> list[str]:
     """The lines of a text file that are not blank."""
-    return [line.strip() for line in _text(path, _bytes(path)).splitlines() if line.strip()]
+    return [line.strip() for line in decoded(path, _bytes(path), encoding).splitlines() if line.strip()]
 
 
 def file_bytes(path: Path, max_bytes: int) -> bytes:
@@ -209,15 +231,8 @@ def _bytes(path: Path) -> bytes:
         raise InvalidData(f"cannot read {path}: {error.strerror or error}; check the file's name") from None
 
 
-def _text(path: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidData(f"cannot read {path}: expected text in UTF-8; save it as that (CSV UTF-8)") from None
-
-
-def _csv(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
-    text = _text(path, data)
+def _csv(path: Path, data: bytes, encoding: str | None) -> tuple[list[str], dict[int, list[Any]]]:
+    text = decoded(path, data, encoding)
     separator = _separator(text)
     _check_size(path, text.lstrip().partition("\n")[0].count(separator) + 1, text.count(separator) + text.count("\n"))
     try:
@@ -254,18 +269,18 @@ class CsvFormat:
     encoding: str
 
 
-def csv_format(path: Path) -> CsvFormat:
+def csv_format(path: Path, encoding: str | None = None) -> CsvFormat:
     """Of a file that is too large to hold."""
     with path.open("rb") as file:
         start = file.read(FORMAT_BYTES)
-    is_utf16 = start.startswith(UTF16_MARKS)
-    text = start.decode("utf-16" if is_utf16 else "utf-8-sig", errors="replace")
+    encoding = encoding_of(start, encoding)
+    text = start.decode(encoding, errors="replace")
     separator = _separator(text)
     rows = list(csv.reader(io.StringIO(text.rpartition("\n")[0] or text, newline=""), delimiter=separator))
     cells = [cell for row in rows[1:] for cell in row] if separator == ";" else []
     commas = any(map(COMMA_NUMBER.fullmatch, cells)) and not any(map(POINT_NUMBER.fullmatch, cells))
     columns = [cell.strip() for cell in rows[0]] if rows else []
-    return CsvFormat(columns, separator, "," if commas else ".", "utf-16" if is_utf16 else "utf-8")
+    return CsvFormat(columns, separator, "," if commas else ".", "utf-8" if encoding == "utf-8-sig" else encoding)
 
 
 def _separator(text: str) -> str:
@@ -279,6 +294,17 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
     if any(POINT_NUMBER.fullmatch(cell) for row in rows for cell in row):
         return rows
     return [[cell.replace(",", ".") if COMMA_NUMBER.fullmatch(cell) else cell for cell in row] for row in rows]
+
+
+def _workbook(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:
+    """The header is the first row that is not empty."""
+    rows = dict(workbook_rows(path.name, data, MAX_CELLS))
+    header = [cell_text("" if cell is None else cell) for cell in rows.pop(next(iter(rows), 0), [])]
+    for number, row in rows.items():
+        if len(row) > len(header):
+            mismatch = f"expected at most {len(header)} cells, as the header has, got {len(row)}"
+            raise InvalidData(f"{path.name}, row {number}: {mismatch}; the table is that of the first sheet")
+    return header, {number: row + [None] * (len(header) - len(row)) for number, row in rows.items()}
 
 
 def _parquet(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:

@@ -99,7 +99,7 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
     text = visits.read_text(encoding="utf-8")
     drugs = table(tmp_path / "drugs.csv", text.replace("dose", "drug").replace("283.0", "aspirin"))
     drug_at = "drugs.csv, row 2, column drug"
-    few = table(tmp_path / "few.csv", "client,x,y\nann,1,2\nbob,1,2\n")
+    few = table(tmp_path / "few.csv", "client,x,y\nann,1,2\n")
     empty = table(tmp_path / "gaps.csv", "client,x,y\nann,,2\nbob,1,\n")
     wrong = table(tmp_path / "noise.csv", "client,x,y,noise\nann,1,2,1\nbob,1,2,0\n")
     check_mistakes(
@@ -113,11 +113,11 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
         ("which is the column of outputs: leave it out", ["tune", visits, "--task", "subject", "--inputs", "weeks,y"]),
         ("the same column, 'y'", ["tune", visits, "--task", "y"]),
         (
-            f"{drug_at}: expected a number, got 'aspirin'; encode it, or leave it out",
+            f"{drug_at}: expected a finite number, got 'aspirin'",
             ["tune", drugs, "--task", "subject"],
         ),
         ("unknown kernel 'rbff': known are rbf,", ["tune", visits, *LINEAR, "--individual", "rbff"]),
-        ("2 rows of 2 tasks are too few, or too alike", ["fit", few, "--out", tmp_path / "few.safetensors"]),
+        ("1 row of 1 task are too few, or too alike", ["fit", few, "--out", tmp_path / "few.safetensors"]),
         ("nothing to learn: expected at least one complete row", ["tune", empty, "--skip-missing"]),
         ("noise.csv, row 3, column noise: expected a variance above 0", ["tune", wrong]),
         ("cannot read", ["tune", tmp_path / "nothing.csv"]),

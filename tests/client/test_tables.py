@@ -173,7 +173,7 @@ def test_tables_as_other_programs_write_them(content: bytes, tmp_path: Path) -> 
         ("Hours,Y\n1,2\n", "own.csv: no column 'y'; got Hours, Y; did you mean 'Y'? rename it to 'y'"),
         ("x;z\n1;2\n", "own.csv: no column 'y'; got x, z"),
         ("x;y\n1;2,5;3\n", "own.csv, row 2: expected 2 cells, as the header has, got 3; cells with semicolons need"),
-        ("x;y\n1.5;2,500\n", "own.csv, row 2, column y: expected a finite number, got '2,500'"),
+        ("x;y\n1.5;2,50\n", "own.csv, row 2, column y: expected a finite number, got '2,50'"),
         ("x,y\n1,2\n\n3,much\n", "own.csv, row 4, column y: expected a finite number, got 'much'"),
         ("x,y\n1,nan\n", "own.csv, row 2, column y: expected a value, got nothing: fill it in, or leave such"),
         ("x,y\n1e999,1\n", "own.csv, row 2, column x: expected a finite number, got '1e999'"),

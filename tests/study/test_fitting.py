@@ -45,9 +45,11 @@ def test_rows_outside_are_left_out_by_reason(tmp_path: Path) -> None:
     assert [row[:2] for row in fitting.rows] == [["ann", "1"], ["ann", "2"], ["bob", "4"]]
     assert fitting.left_out == 2
     assert outside == {
-        "hours outside 0 to 14": 2,
+        "hours outside 0 to 14": 1,
+        "hours that is no number": 1,
         "sex with a value that the study does not have": 1,
-        "y outside -5 to 5": 2,
+        "y outside -5 to 5": 1,
+        "y that is no number": 1,
         "noise outside 0.01 to 100": 1,
         "more than 2 of a client": 1,
     }

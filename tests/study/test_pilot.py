@@ -233,7 +233,7 @@ def test_a_cell_far_from_all_others_is_named(tmp_path: Path, column: str) -> Non
     [
         (Roles(client="Patient", target="glucose"), "no column 'Patient'; it has patient, hours, dose (mg), sex"),
         (Roles(client="patient", target="patient"), "has two roles"),
-        (Roles(client="patient", target="sex"), "row 2, column sex: expected a number, got"),
+        (Roles(client="patient", target="sex"), "row 2, column sex: expected a finite number, got"),
         (Roles(client="patient", target="glucose", inputs=("note",)), "40 different texts, too many for a category"),
         (Roles(client="patient", target="glucose", inputs=("site",)), "has one value only"),
         (Roles(client="patient", target="std"), "standard deviations of predictions are in a column 'std': rename it"),

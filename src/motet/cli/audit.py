@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.cli.connect import is_address, layout_at, release_at
-from motet.cli.terminal import AsJson, ClientColumn, NameColumn, TargetColumn, show
+from motet.cli.terminal import AsJson, ClientColumn, Encoding, NameColumn, TargetColumn, show
 from motet.errors import InvalidData
 
 
@@ -30,6 +30,7 @@ def audit(
     client: ClientColumn = None,
     target: TargetColumn = None,
     name: NameColumn = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Attack releases, and show what they reveal about clients. Two releases also reveal what was sent between them."""
@@ -42,7 +43,7 @@ def audit(
     from motet.privacy.audit import audit as attack  # slow to load, and not needed for an error
 
     place = later if later is not None and is_address(later) else release
-    layout = layout_at(place, releases[-1]).changed(client=client, target=target, name=name)
+    layout = layout_at(place, releases[-1]).changed(client=client, target=target, name=name, encoding=encoding)
     mine, others = ({} if path is None else read_clients(path, layout) for path in (own, suspects))
     report = attack(
         *releases,

@@ -12,7 +12,17 @@ import typer
 
 from motet.cli.evaluate import read_rows
 from motet.cli.operate import File
-from motet.cli.terminal import AsJson, ClientColumn, Force, NameColumn, TargetColumn, check_plot, show, show_table
+from motet.cli.terminal import (
+    AsJson,
+    ClientColumn,
+    Encoding,
+    Force,
+    NameColumn,
+    TargetColumn,
+    check_plot,
+    show,
+    show_table,
+)
 from motet.text import count
 
 if TYPE_CHECKING:
@@ -43,6 +53,7 @@ def check(
     client: ClientColumn = None,
     target: TargetColumn = None,
     name: NameColumn = None,
+    encoding: Encoding = None,
     plot: Annotated[
         Path | None, typer.Option(help="A picture of the error over clients and ε to write: *.png, *.svg or *.pdf.")
     ] = None,
@@ -65,7 +76,7 @@ def check(
     loaded = Study.load(study)
     findings = None
     if table is not None:
-        rows = read_rows(table, loaded, client, target, name)
+        rows = read_rows(table, loaded, client, target, name, encoding=encoding)
         findings = Findings.of(loaded, rows.file, rows.clients, rows.X, rows.y, rows.noise)
         total = findings.total + sum(rows.outside.values())
         findings = replace(findings, total=total, refused={**rows.outside, **findings.refused})

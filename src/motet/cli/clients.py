@@ -16,6 +16,7 @@ from motet.cli.terminal import (
     LOCAL,
     AsJson,
     ClientColumn,
+    Encoding,
     Url,
     Yes,
     confirm,
@@ -40,6 +41,7 @@ def enroll(
         typer.Option("--names", "--file", help="More names: the lines of a .txt file, or the clients of a table."),
     ] = None,
     client: ClientColumn = None,
+    encoding: Encoding = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Write clients, ids and tokens to a new CSV file, which only you can read."),
@@ -52,7 +54,8 @@ def enroll(
 
     all_names = [name.strip() for name in clients or ()]
     if names is not None:
-        all_names += tables.read_names(names, [layout_at(url).client, "client", "name"] if client is None else [client])
+        columns = [layout_at(url).client, "client", "name"] if client is None else [client]
+        all_names += tables.read_names(names, columns, encoding=encoding)
     bar = progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling")
     with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
         for new in site.enroll(server, all_names):

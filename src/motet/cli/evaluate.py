@@ -15,6 +15,7 @@ from motet.cli.connect import is_address, layout_at, release_at
 from motet.cli.terminal import (
     AsJson,
     ClientColumn,
+    Encoding,
     Force,
     NameColumn,
     TargetColumn,
@@ -49,6 +50,7 @@ def evaluate(
     client: ClientColumn = None,
     target: TargetColumn = None,
     name: NameColumn = None,
+    encoding: Encoding = None,
     new_rows: Annotated[
         int, typer.Option(min=0, max=10**6, help="Rows that a new client has of its own, before it is predicted.")
     ] = 3,
@@ -77,7 +79,7 @@ def evaluate(
     check_plot(plot, force=force)
     subject = _source(source)
     layout = layout_at(source) if is_address(source) else None
-    rows = read_rows(table, subject, client, target, name, layout)
+    rows = read_rows(table, subject, client, target, name, layout, encoding)
     from motet.release.disclosed import Disclosed
     from motet.study.evaluation import evaluate as evaluate_rows
 
@@ -126,17 +128,23 @@ def read_rows(
     target: str | None,
     name: str | None,
     layout: Layout | None = None,
+    encoding: str | None = None,
 ) -> Rows:
     """The columns are those that options name, else those of the study file or of its server's ``layout``, else the
     usual ones."""
     from motet.client.layout import Layout
     from motet.client.tables import cells_of_inputs
+    from motet.release.disclosed import Disclosed
 
-    layout = layout or Layout.of_model(source.model, source.dimension)
+    if layout is None:
+        if isinstance(source, Disclosed):
+            layout = Layout.of_release(source)
+        else:
+            layout = Layout.of_model(source.model, source.dimension)
     if (named := getattr(source, "table", None)) is not None:
-        layout = layout.changed(**named.model_dump())
+        layout = layout.changed(**named.model_dump(), unit=source.output.unit)  # type: ignore[union-attr]
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)
-    table, outside = read(path), dict[str, int]()
+    table, outside = read(path, encoding=encoding), dict[str, int]()
     needed = layout.needed(table, client=True, target=True)
     if getattr(source, "pilot", None) is not None and (client, target, name) == (None, None, None):
         from motet.study.fitting import without_misfits
@@ -148,7 +156,7 @@ def read_rows(
     complete = np.isin(table.numbers, kept.numbers)
     X, y = np.full((len(complete), source.dimension), np.nan), np.full(len(complete), np.nan)
     X[complete] = source.model.rows(cells_of_inputs(kept, layout), source.dimension)
-    y[complete] = kept.floats(layout.target)
+    y[complete] = kept.floats(layout.target, unit=layout.unit)
     noise = np.array(table.floats("noise", default=1.0))
     return Rows(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise, outside)
 

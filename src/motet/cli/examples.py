@@ -15,6 +15,7 @@ from motet.cli.terminal import (
     LOCAL,
     AsJson,
     ClientColumn,
+    Encoding,
     NameColumn,
     Only,
     SkipMissing,
@@ -65,6 +66,7 @@ def send(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -76,7 +78,7 @@ def send(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     sent, left_out = _for_each(site.send, "Sending", Request(table, only, tokens, columns, url, as_json))
     if ended := {name: one.ended for name, one in sent.items() if one.ended is not None}:
         whose = "what was sent" if tokens is None else f"what {tally(ended, 'client')} sent"
@@ -107,6 +109,7 @@ def replace(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -117,7 +120,7 @@ def replace(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     request = Request(table, only, tokens, columns, url, as_json)
     replaced, left_out = _for_each(site.replace, "Replacing", request, with_ids=True)
     done = replaced.values()
@@ -136,6 +139,7 @@ def remove(
     name: NameColumn = None,
     only: Only = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     tokens: Tokens = None,
     url: Url = LOCAL,
     as_json: AsJson = False,
@@ -149,7 +153,7 @@ def remove(
     """
     from motet.client import site
 
-    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing}
+    columns = {"client": client, "target": target, "name": name, "skip_missing": skip_missing, "encoding": encoding}
     left_out: dict[str, int] = {}
     if bool(ids) == (examples is not None):
         raise InvalidData("expected the examples to remove: motet remove ID…, or motet remove --examples FILE")

@@ -27,8 +27,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from motet.cli.terminal import AsJson, Force, SkipMissing, note, progress_bar, show, show_table
-from motet.datasets import Dataset, unfinished
+from motet.cli.terminal import AsJson, Encoding, Force, SkipMissing, note, progress_bar, show, show_table
+from motet.datasets import Dataset, Fields, unfinished
 from motet.errors import InvalidData, NoEvidence, NotAllowed
 from motet.files import check_new, file_bytes
 from motet.text import count, first_few
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from motet.learning.tuning import Tuning
     from motet.model.model import Model
     from motet.release.disclosed import Disclosed
+    from motet.release.names import Names
 
 TASK = "client"
 
@@ -94,6 +95,7 @@ def tune(
     common: AverageKernel = "auto",
     individual: ShiftKernel = "auto",
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
@@ -108,7 +110,7 @@ def tune(
     from motet.learning.survey import Survey
     from motet.learning.table_fit import fields_of, tuned
 
-    dataset = Dataset.open(file)
+    dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
     reg = _regressor(method, common, individual)
     with rows_shown(dataset, as_json) as report, steps_shown(Console(stderr=True), as_json) as report_step:
@@ -125,6 +127,7 @@ def tune(
             tuning, counts = tune_on_cluster(dataset, fields, reg, dask, skip_missing=skip_missing, report=report_step)
             model, sigma2 = tuning.model, tuning.model.sigma2 or tuning.noise_variance / tuning.model.lam
     found = Found(file.name, fields.inputs, *counts, tuning, model, sigma2, tuning.log_evidence)
+    _show_units(dataset, fields, as_json)
     _announce(found, as_json)
     if as_json:
         show(found.described())
@@ -152,6 +155,7 @@ def fit(
         Path | None, typer.Option(help="A Parquet file to write: every task's coefficients at its inputs.")
     ] = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
@@ -178,7 +182,8 @@ def fit(
         found, release = _fit_study(file)
     else:
         model = None if settings is None else _settings(settings)
-        dataset = Dataset.open(file)
+        dataset = Dataset.open(file, encoding)
+        fields = fields_of(dataset, task, target, _listed(inputs))
         with rows_shown(dataset, as_json) as report, steps_shown(Console(stderr=True), as_json) as report_step:
             done = fit_table(
                 dataset,
@@ -199,9 +204,10 @@ def fit(
             )
         counts = done.rows, done.tasks, done.left_out
         numbers = done.release.model, done.release.sigma2 or math.nan, done.evidence.log_evidence
-        columns = fields_of(dataset, task, target, _listed(inputs)).inputs
         tuning = _settled(done.tuning, *counts[:2]) if model is None else None
-        found, release = Found(file.name, columns, *counts, tuning, *numbers, done), done.release
+        found = Found(file.name, fields.inputs, *counts, tuning, *numbers, done)
+        release = replace(done.release, names=_names(dataset, fields))
+        _show_units(dataset, fields, as_json)
     with unfinished(out) as scratch:
         release.save(scratch)
     _announce(found, as_json)
@@ -219,6 +225,20 @@ def fit(
 
 def _listed(inputs: str | None) -> list[str] | None:
     return None if inputs is None else [column.strip() for column in inputs.split(",") if column.strip()]
+
+
+def _names(dataset: Dataset, fields: Fields) -> Names:
+    """What a release says of the table's columns."""
+    from motet.release.names import Names
+
+    units = dataset.units(fields)
+    inputs = {column: units.get(column, "") for column in fields.inputs}
+    return Names(client=fields.task, target=fields.target, unit=units.get(fields.target, ""), inputs=inputs)
+
+
+def _show_units(dataset: Dataset, fields: Fields, as_json: bool) -> None:
+    for column, unit in dataset.units(fields).items():
+        note(f"{column} is in {unit}, as every cell says", as_json=as_json)
 
 
 def _regressor(method: Literal["REML", "ML"], common: str, individual: str) -> MixedEffectRegressor:
@@ -276,7 +296,8 @@ def _fit_study(path: Path) -> tuple[Found, Disclosed]:
         tables = counted(stream, fields.task, counts, stack.enter_context(bar))
         solution, _ = solve_stream(tables, study.model, fields)
     numbers = study.model, solution.release.sigma2 or math.nan, solution.evidence.log_evidence
-    return Found(path.name, fields.inputs, counts.rows, counts.tasks, 0, None, *numbers), solution.release
+    release = replace(solution.release, names=study.names)
+    return Found(path.name, fields.inputs, counts.rows, counts.tasks, 0, None, *numbers), release
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from motet.cli.evaluate import show_scores
 from motet.cli.fit import steps_shown
-from motet.cli.terminal import AsJson, Force, progress_bar, show
+from motet.cli.terminal import AsJson, Encoding, Force, progress_bar, show
 from motet.errors import InvalidData, MotetError
 from motet.files import check_new
 from motet.text import count, first_few
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from motet.model.dates import DateOrder
     from motet.study.choice import Choice
     from motet.study.evaluation import Evaluation
+    from motet.study.items import Items
     from motet.study.pilot import Pilot, Roles
     from motet.study.pilot_clients import PilotClients
     from motet.study.proposal import Promise
@@ -54,7 +55,10 @@ def init(
         str | None, typer.Option(help="The table's column of items, if inputs are names.", metavar="COLUMN")
     ] = None,
     catalogue: Annotated[
-        Path | None, typer.Option(help="Inputs are names: a CSV file with a header, names and numeric features.")
+        Path | None,
+        typer.Option(
+            help="Inputs are names: a table with a header, names and features: numbers, words, lists such as a|b."
+        ),
     ] = None,
     units: Annotated[
         str | None, typer.Option(help="Units of inputs, such as hours=h,dose=mg.", metavar="UNITS")
@@ -70,6 +74,7 @@ def init(
         Literal["day-first", "month-first"] | None,
         typer.Option(help="How to read dates such as 03.04.2020, if a column has no other."),
     ] = None,
+    encoding: Encoding = None,
     title: Annotated[str | None, typer.Option(help="The name of the study.", metavar="NAME")] = None,
     clients: Annotated[
         int | None,
@@ -146,14 +151,14 @@ def init(
             "bounds": bounds,
             "y": y,
         }
-        choices |= {"inputs": _listed(inputs), "spread": spread, "noise": noise}
-        study = _from_choices(file, {**choices, **promise}, force=force)
+        choices |= {"inputs": _listed(inputs), "spread": spread, "noise": noise, "encoding": encoding}
+        study = _from_choices(file, {**choices, **promise}, force=force, as_json=as_json)
         _show_written(file, study) if not as_json else show(_about(file, study))
         return
     _check_with_table({"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise})
     from motet.files import read
 
-    table = read(pilot)
+    table = read(pilot, encoding=encoding)
     client, target = _asked_columns(table, client, target)
     from motet.study.pilot_clients import SHARE, PilotClients
     from motet.study.proposal import Promise
@@ -165,6 +170,7 @@ def init(
         raise InvalidData("--pilot is for private releases; --policy exact uses all rows: leave out one of them")
     roles = _roles(table, client, target, _listed(inputs), name, catalogue, _units(units), drawn)
     roles = replace(roles, logarithms=() if log == "none" else _listed(log), dates=DATE_ORDERS[dates])
+    roles = replace(roles, encoding=encoding)
     _from_table(file, pilot, table, roles, drawn, chosen, title or file.stem, force=force, as_json=as_json)
 
 
@@ -199,6 +205,7 @@ def _from_table(
         errors = None if whole is None else _errors(whole)
         show({**about, "structure": structure, "evaluation": found.to_dict(), "with_the_whole_table": errors})
         return
+    _show_items(file, pilot.items)
     whose = "table" if drawn is None else "pilot"
     show(f"{file}: written, with the settings that the {whose} makes likeliest. Evaluated: {found.subject}.")
     if choice.reason:
@@ -283,8 +290,8 @@ def _show_pilot(pilot: Pilot) -> None:
     elif pilot.catalogue is not None:
         features = len(pilot.catalogue.features)
         show(f"Inputs: {count(len(pilot.catalogue), 'item')} with {count(features, 'feature')}.")
-    for note in pilot.notes:
-        show(f"Note: {note}.")
+    for line in pilot.notes:
+        show(f"Note: {line}.")
 
 
 def _about_pilot(drawn: PilotClients) -> str:
@@ -390,7 +397,7 @@ def _check_with_table(options: dict[str, Any]) -> None:
         raise InvalidData(f"{given[0]} is for a study without a table, and --from finds it: leave out one of them")
 
 
-def _from_choices(file: Path, options: dict[str, Any], *, force: bool) -> Study:
+def _from_choices(file: Path, options: dict[str, Any], *, force: bool, as_json: bool) -> Study:
     from motet.study.template import Draft
 
     answers = {key: value for key, value in options.items() if value is not None}
@@ -401,7 +408,13 @@ def _from_choices(file: Path, options: dict[str, Any], *, force: bool) -> Study:
         raise InvalidData("--bounds is for inputs that are numbers, and a catalogue's inputs are names: leave it out")
     if sys.stdin.isatty():
         _ask(answers)
-    return Draft(**answers).write(file, force=force)
+    draft = Draft(**answers)
+    study = draft.write(file, force=force)
+    if not as_json:
+        for line in () if draft.items is None else draft.items.notes:
+            show(f"Note: {line}.")
+        _show_items(file, draft.items)
+    return study
 
 
 def _ask(answers: dict[str, Any]) -> None:
@@ -500,6 +513,14 @@ def _valid(key: str, kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def _quoted(file: Path) -> str:
     return shlex.quote(str(file))
+
+
+def _show_items(file: Path, items: Items | None) -> None:
+    """Where a catalogue is that was written."""
+    from motet.study.items import items_file
+
+    if (written := items_file(items, file)) is not None:
+        show(f"{written}: written, the items with the numbers that the study reads.")
 
 
 def _about(file: Path, study: Study) -> dict[str, Any]:

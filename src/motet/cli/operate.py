@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.cli.connect import client_token, is_address, server_at
-from motet.cli.terminal import LOCAL, AsJson, progress_bar, show
+from motet.cli.terminal import LOCAL, AsJson, Encoding, progress_bar, show
 from motet.errors import InvalidData, InvalidStore
 from motet.files import new_file
 from motet.text import count, iso_time, printable, utc
@@ -50,6 +50,7 @@ def serve(
             help="A table of your own: its clients are enrolled and its rows stored first. Stored rows change nothing."
         ),
     ] = None,
+    encoding: Encoding = None,
     tokens: Annotated[
         Path | None,
         typer.Option(help="Where to write their tokens, a new file; by default STUDY-tokens.csv.", metavar="FILE"),
@@ -84,6 +85,7 @@ def serve(
         log_format="plain" if plain else "json",
         log_level=log_level,
         data=data,
+        encoding=encoding,
         tokens=tokens,
         show_token=_show_token,
         show_ready=_show_ready,

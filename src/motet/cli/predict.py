@@ -16,6 +16,7 @@ from motet.cli.terminal import (
     LOCAL,
     AsJson,
     ClientColumn,
+    Encoding,
     Force,
     NameColumn,
     Only,
@@ -60,6 +61,7 @@ def predict(
         typer.Option(help="A release's file, to work offline; with --own or --average.", metavar="FILE"),
     ] = None,
     skip_missing: SkipMissing = False,
+    encoding: Encoding = None,
     out: Annotated[Path | None, typer.Option(help="A CSV file to write; by default predictions are printed.")] = None,
     plot: Annotated[
         Path | None,
@@ -86,9 +88,10 @@ def predict(
     _check_options(own, only, each, average, tokens, release)
     _check_files(out, plot, force=force)
     from motet.client import predictions
+    from motet.release.names import Names
 
     mine = client_token() if own is None and tokens is None and not average else ""
-    parts = iter(()) if inputs is None else table_parts(inputs)
+    parts = iter(()) if inputs is None else table_parts(inputs, encoding=encoding)
     streamed = out is not None and top is None and plot is None
     at = None if inputs is None else next(parts) if streamed else whole_table(parts)
     layouts: list[Layout] = []
@@ -98,7 +101,7 @@ def predict(
         if own is not None or average:
             disclosed = current_release(url) if release is None else release_at(release)
         layout = layout_at(url if release is None else release, disclosed).changed(
-            client=client, target=target, name=name, skip_missing=skip_missing
+            client=client, target=target, name=name, skip_missing=skip_missing, encoding=encoding
         )
         layouts[:] = [layout]
         if tokens is not None:
@@ -119,6 +122,10 @@ def predict(
             raise
         query = ask()
     about = _notes(query, as_json)
+    if release is not None and (names := query.release.names) is not None:
+        about |= {"output": names.output or names.target, "unit": names.unit}
+        if names != Names(inputs=names.inputs):  # somebody chose them
+            note(f"predicted: {names.text}{f', of {names.study}' * bool(names.study)}", as_json=as_json)
     with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
         predicted = predictions.predict(query, advance, top=top, observation=observation)
     if top is not None and (rated := len(query.rows) - len({one.client for one in predicted.predictions})):

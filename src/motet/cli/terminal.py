@@ -44,6 +44,14 @@ NameColumn = Annotated[
     str | None,
     typer.Option("--name", help="The table's column of names in the catalogue; by default name.", metavar="COLUMN"),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        help="The encoding of tables in CSV that are not in UTF-8, such as cp1252 or latin-1.",
+        metavar="NAME",
+    ),
+]
 SkipMissing = Annotated[
     bool,
     typer.Option("--skip-missing", help="Leave out rows that lack an input, an output or a client, and count them."),

@@ -1,12 +1,13 @@
 """What the columns of a study's tables are: inputs, by their names or by their order, and client, output, noise and id.
 
-A study tells it in ``GET /v1/study``; a release tells the inputs alone. Options of a command name other columns.
+A study tells it in ``GET /v1/study``, and a release in its ``names``, if it has any. Options of a command name other
+columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from motet.client.responses import field_of
@@ -29,8 +30,10 @@ Interval = tuple[float, float]
 class Layout:
     """Inputs are names in a ``catalogue``, cells of ``columns``, or ``dimension`` numbers in the order of the table.
 
-    ``client``, ``target`` and ``name`` are columns. ``bounds`` are of the inputs that are numbers without a name,
-    ``limits`` of outputs, if they are known. With ``skip_missing`` rows that lack a value are left out.
+    ``client``, ``target`` and ``name`` are columns, ``unit`` is that of outputs. ``bounds`` are of the inputs that are
+    numbers without a name, ``limits`` of outputs, if they are known; ``units``
+    has such inputs by their names, if somebody named them. With ``skip_missing`` rows that lack a value are
+    left out.
     """
 
     catalogue: Catalogue | None = None
@@ -39,16 +42,19 @@ class Layout:
     client: str = "client"
     target: str = "y"
     name: str = "name"
+    unit: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[Interval | None, ...] = ()
     limits: Interval | None = None
     skip_missing: bool = False
+    encoding: str | None = None  # of tables that are not in UTF-8
     client_is_given: bool = False  # by whoever has the table, so it has to be there
 
     @classmethod
     def of_study(cls, study: Mapping[str, Any]) -> Layout:
         """From the server's description of a study."""
         model, table = field_of(study, "model", dict), study.get("table", TABLE)
-        bounds, limits = study.get("bounds"), study.get("limits")
+        bounds, limits, output = study.get("bounds"), study.get("limits"), study.get("output")
         spec = model.get("catalogue")
         vectors = {key: field_of(spec, key, list) for key in ("names", "vectors")} if spec is not None else None
         return cls(
@@ -60,6 +66,7 @@ class Layout:
             client=field_of(table, "client", str),
             target=field_of(table, "target", str),
             name=field_of(table, "name", str),
+            unit=str(output.get("unit") or "") if isinstance(output, dict) else "",
         )
 
     @classmethod
@@ -69,7 +76,12 @@ class Layout:
 
     @classmethod
     def of_release(cls, release: Disclosed) -> Layout:
-        return cls.of_model(release.model, release.dimension)
+        """With the columns that it names; else the usual ones."""
+        layout = cls.of_model(release.model, release.dimension)
+        if (names := release.names) is None:
+            return layout
+        about = {"client": names.client, "target": names.target, "name": names.item, "unit": names.unit}
+        return replace(layout, **about, units=names.inputs)  # type: ignore[arg-type]
 
     def changed(
         self,
@@ -77,7 +89,9 @@ class Layout:
         client: str | None = None,
         target: str | None = None,
         name: str | None = None,
+        unit: str | None = None,
         skip_missing: bool = False,
+        encoding: str | None = None,
     ) -> Layout:
         """With other columns, if they are given."""
         return replace(
@@ -85,7 +99,9 @@ class Layout:
             client=client or self.client,
             target=target or self.target,
             name=name or self.name,
+            unit=unit or self.unit,
             skip_missing=skip_missing,
+            encoding=encoding or self.encoding,
             client_is_given=client is not None,
         )
 
@@ -118,6 +134,9 @@ class Layout:
             for name in self.columns.names:
                 table.require(name)
             return list(self.columns.names)
+        if any(column in table.columns for column in self.units):
+            table.require(*self.units)
+            return list(self.units)
         columns = [column for column in table.columns if column not in self.reserved]
         if not columns or (self.dimension is not None and len(columns) != self.dimension):
             expected = "input columns" if self.dimension is None else count(self.dimension, "input column")

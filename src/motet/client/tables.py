@@ -65,7 +65,7 @@ class Examples(Inputs):
 
 def read_examples(path: Path, layout: Layout, only: str | None = None, *, may_be_empty: bool = False) -> Examples:
     """Examples of one client; ``only`` is its name, needed if the table has several."""
-    table = read(path, may_be_empty=may_be_empty)
+    table = _read(path, layout, may_be_empty=may_be_empty)
     layout = layout.of_table(table)
     if only is not None or layout.client_is_given or (layout.client in table.columns and table.rows):
         table = _of_client(table, layout, only)
@@ -75,7 +75,7 @@ def read_examples(path: Path, layout: Layout, only: str | None = None, *, may_be
 
 def read_clients(path: Path | Table, layout: Layout, *, may_be_empty: bool = False) -> dict[str, Examples]:
     """Examples of every client of a table."""
-    table = path if isinstance(path, Table) else read(path, may_be_empty=may_be_empty)
+    table = path if isinstance(path, Table) else _read(path, layout, may_be_empty=may_be_empty)
     layout = layout.of_table(table)
     table = _complete(table, layout, layout.needed(table, client=True, target=True), may_be_empty=may_be_empty)
     return {client: _examples(table.only(rows), layout) for client, rows in table.groups(layout.client).items()}
@@ -90,11 +90,11 @@ def read_tokens(path: Path) -> dict[str, str]:
     return dict(zip(table.names(clients), table.texts("token")))
 
 
-def read_names(path: Path, columns: Sequence[str] = ("client", "name")) -> list[str]:
+def read_names(path: Path, columns: Sequence[str] = ("client", "name"), *, encoding: str | None = None) -> list[str]:
     """Clients' names: each client of the first of these columns that a table has, or the lines of a file *.txt."""
     if path.suffix.lower() == ".txt":
-        return lines(path)
-    table = read(path)
+        return lines(path, encoding)
+    table = read(path, encoding=encoding)
     layout = Layout(client=next((column for column in columns if column in table.columns), columns[0]))
     layout.require_client(table)
     return list(table.groups(layout.client))
@@ -102,7 +102,7 @@ def read_names(path: Path, columns: Sequence[str] = ("client", "name")) -> list[
 
 def read_inputs(path: Path | Table, layout: Layout, only: str | None = None) -> Inputs:
     """Inputs to predict at, all or those of a client; the table may have other columns."""
-    table = path if isinstance(path, Table) else read(path)
+    table = path if isinstance(path, Table) else _read(path, layout)
     layout = layout.of_table(table)
     if only is not None and layout.client in table.columns:
         table = _of_client(table, layout, only)
@@ -111,6 +111,10 @@ def read_inputs(path: Path | Table, layout: Layout, only: str | None = None) -> 
             raise InvalidData(f"{table.file}: it has a column {column!r} already; leave it out, or rename it")
     table = _complete(table, layout, layout.needed(table, client=layout.client in table.columns))
     return Inputs(table, cells_of_inputs(table, layout), layout)
+
+
+def _read(path: Path, layout: Layout, *, may_be_empty: bool = False) -> Table:
+    return read(path, may_be_empty=may_be_empty, encoding=layout.encoding)
 
 
 def catalogue_inputs(layout: Layout) -> Inputs:
@@ -143,7 +147,7 @@ def _complete(table: Table, layout: Layout, needed: list[str], *, may_be_empty: 
 
 
 def _examples(table: Table, layout: Layout) -> Examples:
-    y, noise = table.floats(layout.target), table.floats(NOISE, default=1.0)
+    y, noise = table.floats(layout.target, unit=layout.unit), table.floats(NOISE, default=1.0)
     for k, variance in enumerate(noise):
         if variance <= 0:
             raise table.refusal(k, NOISE, f"expected a variance above 0, got {variance:g}")
@@ -157,7 +161,8 @@ def cells_of_inputs(table: Table, layout: Layout) -> list[Any]:
         return _names(table, layout.name, layout.catalogue)
     if layout.columns is not None:
         return _cells(table, layout.columns)
-    return [list(row) for row in zip(*(table.floats(column) for column in layout.inputs(table)))]
+    units = {column: layout.units.get(column, "") for column in layout.inputs(table)}
+    return [list(row) for row in zip(*(table.floats(column, unit=unit) for column, unit in units.items()))]
 
 
 def _cells(table: Table, columns: Columns) -> list[dict[str, Any]]:

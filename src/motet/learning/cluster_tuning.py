@@ -120,6 +120,10 @@ class PartitionedSearch(Search):
         self.largest_output = max(size for _, _, size in counts)
         super().__init__(None, some.X, method, report, rows=sum(rows for rows, _, _ in counts))
 
+    @property
+    def _outputs(self) -> Array:
+        return self.some.y
+
     def value(self, components: Components) -> float:
         solved = self._solved(self._searched(components))
         return -np.inf if solved is None else solved[0].evidence.log_evidence

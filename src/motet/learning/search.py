@@ -53,6 +53,14 @@ class Step:
     theta: tuple[float, ...]
 
 
+def one_value(y: Array, name: str = "") -> str:
+    """That an output has one value only, in words; "" if it has several."""
+    if len(y) < 2 or np.ptp(y) > ROUNDING * np.abs(y).max():
+        return ""
+    output = f"the output {name!r}" if name else "the output"
+    return f"{output} has one value only, {y[0]:g}, in every row, so there is nothing to learn"
+
+
 @dataclass(frozen=True, eq=False)
 class Summit:
     """Where a climb ended, what is known of the evidence there, and whether that is an optimum."""
@@ -93,6 +101,11 @@ class Search:
         """The log evidence; −∞ if there is none."""
         system = self._system(components)
         return -np.inf if system is None else system.evidence.log_evidence
+
+    @property
+    def _outputs(self) -> Array:
+        assert self.folded is not None
+        return self.folded.y
 
     def slope(self, components: Components, theta: Array) -> Slope | None:
         """The evidence, its gradient and its curvature; None if there is none at these parameters."""
@@ -139,7 +152,7 @@ class Search:
         theta = np.clip(components.theta, *bounds.T)
         current = self.slope(components, theta)
         if current is None:
-            raise NoEvidence("the rows are too few, or too alike, to choose settings by")
+            raise NoEvidence(one_value(self._outputs) or "the rows are too few, or too alike, to choose settings by")
         for _ in range(MAX_STEPS):
             free = ~_held(theta, current.gradient, bounds)
             direction, gain = _newton(current, free, damping)

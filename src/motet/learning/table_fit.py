@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from motet.arrays import Array
 from motet.datasets import BATCH_ROWS, Batch, Dataset, Fields, ahead, new_table
-from motet.errors import EmptyData, InvalidData
+from motet.errors import EmptyData, InvalidData, NoEvidence
 from motet.files import check_new
 from motet.learning import defaults
 from motet.learning.evidence import Evidence
@@ -30,7 +30,7 @@ from motet.learning.partitions import (
     whole_tasks,
 )
 from motet.learning.regressor import MixedEffectRegressor, tune
-from motet.learning.search import Step
+from motet.learning.search import Step, one_value
 from motet.learning.survey import TUNING_ROWS, Survey
 from motet.learning.tuning import Tuning
 from motet.model.model import Model
@@ -177,6 +177,8 @@ def tuned(
     rows = survey.sample
     if not len(rows.y):
         raise EmptyData("nothing to learn: expected at least one complete row")
+    if regressor.optimizer is not None and (reason := one_value(rows.y, survey.fields.target)):
+        raise NoEvidence(f"{reason}: choose another column, --target COLUMN")
     data = rows.X, rows.y, rows.labels[rows.task], 1.0 / rows.noise
     if regressor.optimizer is None:
         fitted = clone(regressor).fit(data[0], data[1], data[2], data[3])

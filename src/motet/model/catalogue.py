@@ -50,7 +50,11 @@ class Catalogue:
         names = table.names(0)
         if not features:
             return cls(names)
-        Z = np.ascontiguousarray(np.array([table.floats(at) for at in features]).T)  # another order rounds differently
+        try:
+            columns = [table.floats(at) for at in features]
+        except InvalidData as error:
+            raise error.reworded(f"{error}; motet init --catalogue makes columns of words and lists") from None
+        Z = np.ascontiguousarray(np.array(columns).T)  # another order rounds differently
         if normalise:
             if not (nonzero := Z.any(axis=1)).all():
                 where = f"{table.file}, row {table.numbers[int(np.argmin(nonzero))]}"

@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from motet.arrays import MAX_MAGNITUDE, Array, finite_number
+from motet.cells import measure
 from motet.errors import InvalidData, InvalidModel, WrongDimension
 from motet.files import cell_number, cell_text, is_missing
 from motet.model.dates import ORDERS, DateOrder, days_since, iso_date
@@ -40,7 +41,7 @@ class Column:
     below; so zeros and negative numbers are read too.
 
     ``bounds`` are the lowest and the highest number, which a study refuses to leave; ``quantiles``, at 5, 25, 50, 75
-    and 95 %, say how inputs are spread between them; ``unit`` is for people.
+    and 95 %, say how inputs are spread between them; ``unit`` is for people, and tables may have it in their cells.
     """
 
     name: str
@@ -71,9 +72,10 @@ class Column:
             if text in self.place_of:
                 return self.place_of[text]
             raise InvalidData(f"expected {self.expected}, got {brief(text)}{suggestion(text, self.values)}")
-        number = cell_number(cell) if self.since is None else days_since(cell, self.since, self.order)
+        number = cell_number(cell, self.unit) if self.since is None else days_since(cell, self.since, self.order)
         if number is None:
-            raise InvalidData(f"expected {self.expected}, got {brief(cell)}")
+            unit = f" in {self.unit}" if self.unit and measure(cell) is not None else ""
+            raise InvalidData(f"expected {self.expected}{unit}, got {brief(cell)}")
         return self.encoded(number)
 
     def encoded(self, number: float) -> float:

@@ -186,7 +186,8 @@ def _by_row(predicted: Predictions, observation: bool) -> Figure:
     """Every row's prediction, beside the output that the table has of it."""
     query = predicted.query
     figure, (ax,) = _figure(1)
-    observed = [cell_number(cell) for cell in query.inputs.table.cells(query.inputs.layout.target)]
+    layout = query.inputs.layout
+    observed = [cell_number(cell, layout.unit) for cell in query.inputs.table.cells(layout.target)]
     for client, (colour, marker) in zip(_drawn(query), cycle(zip(COLOURS, MARKERS))):
         own = [(k, one) for k, one in enumerate(predicted.predictions, start=1) if one.client == client]
         place, mean = [k for k, _ in own], [one.mean for _, one in own]

@@ -28,6 +28,7 @@ from motet.model.tasks import Inverse, Shift, Task
 from motet.release.coefficients import Coefficients
 from motet.release.estimates import feature_variance, task_coefficients, task_mean, task_variance
 from motet.release.file import MAX_FILE_BYTES, checksum, pack, unpack
+from motet.release.names import Names
 from motet.release.posterior import Factor, Posterior
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
@@ -55,6 +56,7 @@ class Disclosed:
     policy: str = "exact"
     noise_scale: float | None = None
     missed_in_tasks: bool = True  # whether each task has what a fixed basis misses as its own, as all have since 0.1.0
+    names: Names | None = None  # of its columns, as a study or a table has them
 
     def __post_init__(self) -> None:
         for name in TENSORS:
@@ -62,7 +64,8 @@ class Disclosed:
 
     def __repr__(self) -> str:
         kind = "growing" if self.model.basis is None else self.model.basis.kind
-        return f"Disclosed(release {self.version}, {kind} basis of rank {len(self.A)}, {self.policy})"
+        of = "" if self.names is None else f" of {self.names.text}"
+        return f"Disclosed(release {self.version}{of}, {kind} basis of rank {len(self.A)}, {self.policy})"
 
     @property
     def inputs(self) -> Array:
@@ -177,6 +180,7 @@ class Disclosed:
         in_tasks = self._has_missed_in_tasks and self.policy == "exact"
         return {
             **({"missed": "in tasks"} if in_tasks else {}),
+            **({} if self.names is None else {"names": self.names.to_spec()}),
             "version": self.version,
             "policy": self.policy,
             **self._scales,
@@ -207,7 +211,9 @@ class Disclosed:
             raise InvalidRelease("the release is about another catalogue than the one it carries")
         arrays: dict[str, Any] = tensors
         settings = {name: header[name] for name in SETTINGS}
-        release = cls(model=model, **arrays, **settings, missed_in_tasks=header.get("missed") == "in tasks")
+        names = Names.from_spec(header["names"]) if "names" in header else None
+        in_tasks = header.get("missed") == "in tasks"
+        release = cls(model=model, **arrays, **settings, missed_in_tasks=in_tasks, names=names)
         release.check()
         return release
 

@@ -58,10 +58,13 @@ class Loaded:
         return "; ".join(parts) + "."
 
 
-def load_table(store: Store, study: Study, path: Path, tokens: Path, *, now: float) -> Loaded:
+def load_table(
+    store: Store, study: Study, path: Path, tokens: Path, *, now: float, encoding: str | None = None
+) -> Loaded:
     """Enroll the clients of a table, writing their tokens to a new file, and store their rows."""
-    layout = Layout.of_model(study.model, study.dimension).changed(**study.table.model_dump(), skip_missing=True)
-    table, pilot, outside = _protected(study, read(path), layout)
+    layout = Layout.of_model(study.model, study.dimension)
+    layout = layout.changed(**study.table.model_dump(), unit=study.output.unit, skip_missing=True)
+    table, pilot, outside = _protected(study, read(path, encoding=encoding), layout)
     examples = read_clients(table, layout)
     additions = {client: _columns(study, client, one) for client, one in examples.items()}
     left_out = next(iter(examples.values())).table.left_out

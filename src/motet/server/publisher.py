@@ -299,7 +299,7 @@ class Publisher:
             self._leave_out()
             if version > 1 and not self._engine.tasks:
                 self._engine.open(self._study.dimension)  # an empty release must replace one that has columns
-            data = self._engine.disclose(version=version).to_bytes()
+            data = replace(self._engine.disclose(version=version), names=self._study.names).to_bytes()
             return NewRelease(version, self._sequence, 0.0, data, self._left_out)
         coordinates = mechanism.clip.coordinates
         with self._store.snapshot() as connection:
@@ -308,7 +308,7 @@ class Publisher:
         made = release(self._engine, mechanism, ledger, earlier=earlier, version=version, noise=self._noise)
         before, after = ledger.participation, made.ledger.participation
         charged = tuple(str(client) for client, count in after.items() if count > before.get(client, 0))
-        data = made.disclosed.to_bytes()
+        data = replace(made.disclosed, names=self._study.names).to_bytes()
         return NewRelease(
             version,
             self._sequence,

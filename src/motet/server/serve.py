@@ -73,6 +73,7 @@ def serve(
     log_format: LogFormat = "json",
     log_level: LogLevel = "info",
     data: Path | None = None,
+    encoding: str | None = None,
     tokens: Path | None = None,
     show_token: Callable[[str], None],
     show_ready: Callable[[Ready], None],
@@ -98,7 +99,7 @@ def serve(
         if data is not None:
             from motet.server.loading import load_table  # brings packages of clients
 
-            loaded = load_table(store, study, data, tokens or tokens_beside(path), now=time.time())
+            loaded = load_table(store, study, data, tokens or tokens_beside(path), encoding=encoding, now=time.time())
             LOG.info(loaded.text)
             not_fixed = study.not_fixed(loaded.fixed)
     address = _address(listening, "http" if certfile is None else "https")

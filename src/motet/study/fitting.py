@@ -4,6 +4,7 @@ out and counted by reason, instead of a refusal of the whole table.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -66,7 +67,7 @@ def arrays_of(study: Study, table: Table) -> tuple[list[str], Array, Array]:
     else:
         assert model.columns is not None
         X = model.columns.rows({name: fitting.cells(name) for name in model.columns.names})
-    y = [cell_number(cell) or 0.0 for cell in fitting.cells(study.table.target)]
+    y = fitting.floats(study.table.target, unit=study.output.unit or "")
     return fitting.texts(study.table.client), X, numbers(y, "outputs")
 
 
@@ -78,8 +79,13 @@ def _columns(study: Study, table: Table) -> Iterator[tuple[str, Callable[[Any], 
     bounds = study.input_bounds or ()
     for column, place in zip(columns or (), columns.first_places if columns is not None else ()):
         yield column.name, column.lacks, _within_column(column, bounds[place]), _outside(column, bounds[place])
+        if column.is_numeric:
+            anything = _within_column(column, (-math.inf, math.inf))
+            yield column.name, column.lacks, anything, f"{column.name} that is no number"
     low, high = study.limits.y or ANY_OUTPUT
-    yield roles.target, is_missing, _within(low, high), f"{roles.target} outside {low:g} to {high:g}"
+    unit = study.output.unit or ""
+    yield roles.target, is_missing, _within(low, high, unit), f"{roles.target} outside {low:g} to {high:g}"
+    yield roles.target, is_missing, _within(-math.inf, math.inf, unit), f"{roles.target} that is no number"
     if NOISE in table.columns:
         low, high = study.limits.noise
         yield NOISE, lambda cell: cell is None, _within(low, high), f"noise outside {low:g} to {high:g}"
@@ -102,9 +108,9 @@ def _outside(column: Column, bounds: tuple[float, float]) -> str:
     return f"{column.name} outside {column.text(bounds[0])} to {column.text(bounds[1])}"
 
 
-def _within(low: float, high: float) -> Callable[[Any], bool]:
+def _within(low: float, high: float, unit: str = "") -> Callable[[Any], bool]:
     def fits(cell: Any) -> bool:
-        number = cell_number(cell)
+        number = cell_number(cell, unit)
         return number is not None and low <= number <= high
 
     return fits

@@ -9,7 +9,6 @@ used are left out, and counted with the reason.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +18,29 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from motet.arrays import Array, outliers
+from motet.arrays import Array
+from motet.cells import NO_OUTCOMES, common_unit
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns
 from motet.model.dates import DateOrder, days_since, iso_date, orders_of
+from motet.study.items import Items
 from motet.study.logarithms import log_scaled
 from motet.study.pilot_clients import PilotClients
+from motet.study.readings import (
+    are_numbers,
+    check_outliers,
+    check_varies,
+    exceptions_of,
+    is_mixed,
+    reading_notes,
+    unit_of,
+)
 from motet.study.schema import OTHER_COLUMNS, TableSection
 from motet.text import count, first_few, suggestion
 
-Kind: TypeAlias = Literal["number", "date", "category", "text", "constant", "row number"]
+Kind: TypeAlias = Literal["number", "date", "category", "text", "constant", "row number", "numbers and text"]
 
 EPOCH = date(2000, 1, 1)
 MAX_CATEGORIES = 20  # different words in a column of a category
@@ -45,7 +55,6 @@ MANY_CLIENTS = 25
 MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered rows
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
-UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +70,7 @@ class Roles:
     units: Mapping[str, str] | None = None
     logarithms: tuple[str, ...] | None = None  # inputs that are read by them; None: as the table says
     dates: DateOrder = ""  # of dates that may have the day or the month first
+    encoding: str | None = None  # of the catalogue's file, if it is not in UTF-8
 
     def check(self, table: Table) -> None:
         """Raises unless the table has these columns, each in one role."""
@@ -97,6 +107,8 @@ class Pilot:
     catalogue: Catalogue | None = None
     notes: tuple[str, ...] = ()
     drawn: PilotClients | None = None
+    unit: str = ""  # of outputs, if their cells have one
+    items: Items | None = None  # the catalogue, with what its file says
 
     @classmethod
     def read(cls, table: Table, roles: Roles, drawn: PilotClients | None = None) -> Pilot:
@@ -105,8 +117,8 @@ class Pilot:
         if drawn is not None:
             return replace(cls.read(drawn.rows(table, roles.client), roles), drawn=drawn)
         if roles.name is not None:
-            catalogue, cells, notes = _items(table, roles)
-            return cls._of(table, roles, cells, notes, catalogue=catalogue)
+            items, cells, notes = _items(table, roles)
+            return replace(cls._of(table, roles, cells, notes, catalogue=items.catalogue), items=items)
         if not roles.inputs:
             uses = uses_of(table, roles.client, roles.target)
             roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
@@ -138,16 +150,18 @@ class Pilot:
                 f"{table.file}: expected at least {MIN_ROWS} complete rows of {MIN_CLIENTS} clients, got {got}: "
                 "add rows, or write a study without a table (leave out --from)"
             )
-        y = np.array([_output(table, k, roles.target) for k in complete])
+        y, unit = _outputs(table.only(complete), roles.target)
         if catalogue is not None and roles.name is not None:
             X = catalogue.look_up(str(inputs[roles.name][k]) for k in complete)
         else:
             assert columns is not None
             X = columns.rows({column: [cells[k] for k in complete] for column, cells in inputs.items()})
-        numeric = [one.name for one in columns or () if one.is_numeric and one.name not in (roles.logarithms or ())]
-        for column in (roles.target, *numeric):
-            _check_outliers(table, complete, column)
-        listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes)]
+        check_outliers(table, complete, roles.target, y)
+        numeric = [one for one in columns or () if one.is_numeric and one.name not in (roles.logarithms or ())]
+        for column in numeric:
+            check_outliers(table, complete, column.name, [column.number(inputs[column.name][k]) for k in complete])
+        read = reading_notes(table.only(complete), columns or (), roles.target, unit)
+        listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes), *read]
         return cls(
             file=table.file,
             roles=roles,
@@ -157,6 +171,7 @@ class Pilot:
             columns=columns,
             catalogue=catalogue,
             notes=tuple(listed),
+            unit=unit,
         )
 
     def by_logarithms(self) -> Pilot:
@@ -238,6 +253,8 @@ def uses_of(table: Table, client: str, target: str) -> dict[str, str]:
         cells = table.cells(column)
         missing = sum(is_missing(cells[k]) for k in rows) / max(len(rows), 1)
         uses[column] = kind if kind in ("text", "constant", "row number") else ""
+        if kind == "numbers and text":
+            uses[column] = exceptions_of(table, column)
         if column in OTHER_COLUMNS:
             uses[column] = f"read as {OTHER_COLUMNS[column]}"
         elif missing > MAX_MISSING and not uses[column]:
@@ -260,7 +277,8 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
     orders: list[DateOrder] = [
         next(iter(orders_of(cell for cell in cells if cell is not None)), "") for cells in sampled
     ]
-    cells = [[_days_or_number(cell, order) for cell in each] for each, order in zip(sampled, orders)]
+    units = [common_unit(cell for cell in cells if cell is not None) for cells in sampled]
+    cells = [[_days_or_number(cell, order, unit) for cell in each] for each, order, unit in zip(sampled, orders, units)]
     values = np.array(cells, dtype=float).reshape(len(columns), -1)
     values = values[:, np.isfinite(values).all(axis=0)]
     if values.shape[1] < MIN_ROWS:
@@ -278,8 +296,8 @@ def _dependent(table: Table, columns: Sequence[str]) -> list[str]:
     return dependent
 
 
-def _days_or_number(cell: Any, order: DateOrder) -> float:
-    number = cell_number(cell)
+def _days_or_number(cell: Any, order: DateOrder, unit: str) -> float:
+    number = cell_number(cell, unit)
     days = days_since(cell, EPOCH, order) if number is None else number
     return np.nan if days is None else days
 
@@ -291,13 +309,14 @@ def _names_clients(cells: Sequence[Any], clients: Sequence[Any]) -> bool:
     values = {cell_text(value) for value, _ in pairs}
     if not len(pairs) == len(values) == len(set(clients)):
         return False
-    numbers = [cell_number(value) for value in values]
+    unit = common_unit(values)
+    numbers = [cell_number(value, unit) for value in values]
     if any(number is None for number in numbers):
         return True
     whole = [int(number) for number in numbers if number is not None and number.is_integer()]
     if len(whole) < len(values) or min(whole) < 0:
         return False
-    firsts = [cell_number(cell) for cell in dict.fromkeys(cells)]
+    firsts = [cell_number(cell, unit) for cell in dict.fromkeys(cells)]
     is_sorted = len(values) >= MANY_CLIENTS and firsts == sorted(whole)
     return max(whole) <= (MAX_GAPS if is_sorted else 2) * len(values)
 
@@ -307,10 +326,12 @@ def _kind(cells: Sequence[Any]) -> Kind:
     texts = {cell_text(cell) for cell in different}
     if len(texts) < 2:
         return "constant"
-    if all(cell_number(cell) is not None for cell in different):
+    if are_numbers(different):
         return "number"
     if orders_of(different):
         return "date"
+    if is_mixed(cells, many=len(texts) > MAX_CATEGORIES):
+        return "numbers and text"
     return "category" if len(texts) <= MAX_CATEGORIES else "text"
 
 
@@ -329,8 +350,9 @@ def _numbers_rows(table: Table, column: str) -> bool:
 def _column(table: Table, name: str, roles: Roles) -> Column:
     """An input of the study, with bounds and quantiles around those of the table."""
     cells = [cell for cell in table.cells(name) if not is_missing(cell)]
-    kind, found = _kind(cells), UNIT_IN_NAME.fullmatch(name)
-    unit = (roles.units or {}).get(name, found[1] if found else "")
+    kind, unit = _kind(cells), unit_of(table, name, cells, (roles.units or {}).get(name, ""))
+    if kind == "numbers and text":
+        raise table.not_numbers(name, unit)
     if kind == "constant":
         raise InvalidData(f"{table.file}: the column {name!r} has one value only, so it tells nothing: leave it out")
     if kind == "text":
@@ -344,7 +366,7 @@ def _column(table: Table, name: str, roles: Roles) -> Column:
     if kind == "date":
         order = _order(table, name, cells, roles.dates)
         return _date_column(name, np.array([days_since(cell, EPOCH, order) for cell in cells]), unit, order)
-    numbers = np.array([cell_number(cell) for cell in cells])
+    numbers = np.array([cell_number(cell, unit) for cell in cells])
     low, high = outward(float(numbers.min()), float(numbers.max()), BOUNDS_MARGIN)
     quantiles = [rounded_within(q, high - low) for q in np.quantile(numbers, QUANTILES)]
     return Column(name=name, unit=unit, bounds=(low, high), quantiles=tuple(np.clip(quantiles, low, high).tolist()))
@@ -390,48 +412,36 @@ def _unused(table: Table, roles: Roles) -> str:
 # --- items ---
 
 
-def _items(table: Table, roles: Roles) -> tuple[Catalogue, dict[str, list[Any]], list[str]]:
-    """The catalogue, the names in each row, None for one that is not in it, and a note about those."""
+def _items(table: Table, roles: Roles) -> tuple[Items, dict[str, list[Any]], list[str]]:
+    """The items, the names in each row, None for one that is not in it, and a note about those."""
     assert roles.name is not None
     names = [None if is_missing(cell) else cell_text(cell) for cell in table.cells(roles.name)]
     tally = Counter(name for name in names if name is not None)
     if len(tally) < 2:
         raise InvalidData(f"{table.file}: expected at least two different items in {roles.name}, got {len(tally)}")
     if roles.catalogue is None:
-        return Catalogue([name for name, _ in tally.most_common()]), {roles.name: names}, []
-    catalogue = Catalogue.from_csv(roles.catalogue)
+        return Items(Catalogue([name for name, _ in tally.most_common()])), {roles.name: names}, []
+    items = Items.read(roles.catalogue, roles.name, dates=roles.dates, encoding=roles.encoding)
+    catalogue = items.catalogue
     unknown = [name for name in tally if name not in catalogue]
     rows = sum(tally[name] for name in unknown)
     note = f"{count(rows, 'row')} of {count(len(unknown), 'item')} not in {roles.catalogue.name}: {first_few(unknown)}"
     known = [name if name is not None and name in catalogue else None for name in names]
-    return catalogue, {roles.name: known}, [note] if unknown else []
+    return items, {roles.name: known}, [*items.notes, *[note] * bool(unknown)]
 
 
 # --- rows ---
 
 
-def _output(table: Table, k: int, target: str) -> float:
-    cell = table.rows[k][table.columns.index(target)]
-    number = cell_number(cell)
-    if number is None:
-        raise table.refusal(k, target, f"expected a number, got {cell!r:.60}; choose another column, --target COLUMN")
-    return number
-
-
-def _check_outliers(table: Table, rows: Sequence[int], column: str) -> None:
-    """Raises if a few numbers are so far from all others that they decide every setting."""
-    cells = table.cells(column)
-    numbers = np.array([cell_number(cells[k]) for k in rows], dtype=float)
-    far, spread = outliers(numbers)
-    if len(far):
-        size = abs(numbers[far[0]] - np.median(numbers)) / spread
-        others = f" (and {count(len(far) - 1, 'more row')})" if len(far) > 1 else ""
-        raise table.refusal(
-            rows[far[0]],
-            column,
-            f"{numbers[far[0]]:g} is {size:.1g} times the spread of the others{others}: correct it, or empty the cell, "
-            "so that the row is left out",
-        )
+def _outputs(table: Table, target: str) -> tuple[Array, str]:
+    """All of them, and their unit."""
+    unit = table.unit(target)
+    try:
+        y = np.array(table.floats(target, unit=unit))
+    except InvalidData:
+        raise table.not_numbers(target, unit, advice=f"; {NO_OUTCOMES}") from None
+    check_varies(y, table.file, target)
+    return y, unit
 
 
 def _missing_notes(missing: Mapping[str, Sequence[bool]], rows: int) -> Iterator[str]:

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array, distinct
-from motet.errors import EmptyData, InvalidData, NoEvidence
-from motet.files import check_new, new_file
+from motet.errors import EmptyData, NoEvidence
+from motet.files import check_new
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Matern, On, Product, Reading, Scaled, Sum
 from motet.learning import defaults
 from motet.learning.engine import Engine
@@ -30,6 +30,7 @@ from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
+from motet.study.items import items_file, written_items
 from motet.study.pilot import Pilot, outward, rounded_within
 from motet.study.scale import output_scale
 from motet.study.slopes import LinearModel
@@ -161,19 +162,8 @@ class Proposal:
         check_new(path, force=force)
         heading = f"{HEADING}\n{self._origin}"
         sections = self.sections(path, name)
-        items = self._new_catalogue(path)
-        if items is None:
+        with written_items(self.pilot.items, path, force=force):
             return write(path, sections, heading, force=force)
-        if items.exists() and force:
-            items.unlink()
-        with new_file(items, InvalidData, text=True) as file:
-            assert self.pilot.catalogue is not None
-            file.writelines(["name\n", *(f"{_cell(item)}\n" for item in self.pilot.catalogue.names)])
-        try:
-            return write(path, sections, heading, force=force)
-        except BaseException:
-            items.unlink()
-            raise
 
     @property
     def _origin(self) -> str:
@@ -184,11 +174,6 @@ class Proposal:
         pilot = f"a pilot of {count(len(drawn.names), 'client')} of {self.pilot.file}"
         part = JOINS if drawn.joins else "who take no part, and of no other client."
         return f"Its settings are public. They are those of {pilot}, {part}"
-
-    def _new_catalogue(self, path: Path) -> Path | None:
-        if self.pilot.catalogue is None or self.pilot.roles.catalogue is not None:
-            return None
-        return path.with_name(f"{path.stem}-items.csv")
 
     def sections(self, path: Path, name: str) -> Sections:
         pilot, table = self.pilot, self.pilot.table
@@ -204,7 +189,7 @@ class Proposal:
                 "target": Entry(table.target, "the output"),
                 "name": Entry(table.name, "of an item, if there is a catalogue"),
             },
-            "output": output(table.target, output_scale(pilot.y, pilot.limits_y)),
+            "output": output(table.target, output_scale(pilot.y, pilot.limits_y), pilot.unit),
             "basis": self._basis(),
             "limits": {
                 "y": Entry(list(pilot.limits_y), f"the pilot has {low:g} to {high:g}"),
@@ -286,7 +271,7 @@ class Proposal:
     def _inputs(self, path: Path) -> dict[str, Entry]:
         pilot = self.pilot
         if pilot.catalogue is not None:
-            file = self._new_catalogue(path) or pilot.roles.catalogue
+            file = items_file(pilot.items, path) or pilot.roles.catalogue
             assert file is not None
             beside = os.path.relpath(file.absolute(), path.absolute().parent)
             return {
@@ -464,8 +449,3 @@ def _rounded_covariance(C: list[list[float]]) -> list[list[float]]:
     R: Array = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
     L = np.array([[rounded(float(value), DIGITS) for value in row] for row in R.T])
     return [[rounded(float(value), COVARIANCE_DIGITS) for value in row] for row in L @ L.T]
-
-
-def _cell(text: str) -> str:
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if any(mark in text for mark in ',"\n') else text

@@ -28,6 +28,7 @@ from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
+from motet.release.names import Names
 from motet.study.file import blaming, check_points, one_line, parse, read_text
 from motet.study.pins import RELEASED, Since, contradiction, not_fixed, pinned, terms
 from motet.study.range import largest_input
@@ -202,6 +203,19 @@ class Study:
     def terms(self) -> str:
         """A digest of what clients send under: inputs, limits and promise."""
         return terms(self.pinned())
+
+    @property
+    def names(self) -> Names:
+        """What releases say of tables and of the output."""
+        table, unit = self.table, self.output.unit or ""
+        return Names(
+            study=self.name,
+            client=table.client,
+            target=table.target,
+            item=table.name,
+            output=self.output_name,
+            unit=unit,
+        )
 
     def contradicts(self, pinned: str, since: Since = RELEASED) -> str | None:
         """Why this study may not go on with the settings of the last start, naming the key; None if it may.

@@ -11,6 +11,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,6 +21,7 @@ from motet.errors import InvalidStudy
 from motet.files import check_new, writing
 from motet.kernels import COMPOSITES, KERNELS
 from motet.model.catalogue import Catalogue
+from motet.study.items import Items, items_file, written_items
 from motet.study.scale import Scale, even_scale
 from motet.study.study import Study
 
@@ -128,11 +130,11 @@ def promise(policy: Policy, epsilon: float, releases: int, every: str, *, exampl
     }
 
 
-def output(name: str, scale: Scale) -> dict[str, Entry]:
+def output(name: str, scale: Scale, unit: str = "") -> dict[str, Entry]:
     """The section of the output."""
     return {
         "name": Entry(name),
-        "# unit": Entry("mg/L"),
+        **({"unit": Entry(unit, "which tables may have in its cells")} if unit else {"# unit": Entry("mg/L")}),
         "scale": Entry(list(scale), "lowest, highest, step: where the page's controls go; limits may be wider"),
     }
 
@@ -197,13 +199,19 @@ class Draft:
     epsilon: float = 3.0
     releases: int = 10
     every: str = "1d"
+    encoding: str | None = None  # of the catalogue's file
 
     def write(self, path: Path, *, force: bool = False) -> Study:
         check_new(path, force=force)
-        return write(path, self.sections(path), force=force)
+        with written_items(self.items, path, force=force):
+            return write(path, self.sections(path), force=force)
+
+    @cached_property
+    def items(self) -> Items | None:
+        return None if self.catalogue is None else Items.read(self.catalogue, encoding=self.encoding)
 
     def sections(self, path: Path) -> Sections:
-        items = None if self.catalogue is None else Catalogue.from_csv(self.catalogue)
+        items = None if self.items is None else self.items.catalogue
         examples = Entry(5, "expected per client")
         center = Entry(rounded(sum(self.y) / 2), "a typical output, about which clients are clipped")
         return {
@@ -271,7 +279,8 @@ class Draft:
 
     def _inputs(self, path: Path) -> dict[str, Entry]:
         if self.catalogue is not None:
-            beside = os.path.relpath(self.catalogue.absolute(), path.absolute().parent)
+            file = items_file(self.items, path) or self.catalogue
+            beside = os.path.relpath(file.absolute(), path.absolute().parent)
             return {
                 "catalogue": Entry(beside, "beside this file: a header, then name and numeric features"),
                 "normalise": Entry(False, "true: features of unit length"),
