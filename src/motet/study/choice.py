@@ -22,7 +22,7 @@ from motet.study.proposal import Promise, Proposal
 from motet.study.study import Study
 
 NEW_ROWS = 3  # of a new client's own
-MANY_ROWS, FEW_FOLDS, ALL_FOLDS = 5000, 2, 5  # a large table is evaluated in fewer folds
+FOLDS_UP_TO = ((5000, 5), (20_000, 2))  # rows of a table, and in how many folds it is evaluated; a larger one in one
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def evaluated(
 
 def folds_of(rows: int) -> int:
     """In how many folds so many rows are evaluated."""
-    return FEW_FOLDS if rows > MANY_ROWS else ALL_FOLDS
+    return next((folds for most, folds in FOLDS_UP_TO if rows <= most), 1)
 
 
 def _on_pilot(proposal: Proposal) -> Evaluation:

@@ -25,6 +25,7 @@ from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns
 from motet.model.dates import DateOrder, days_since, iso_date, orders_of
+from motet.study.gains import Gain, gains_of, without_giveaways
 from motet.study.logarithms import log_scaled
 from motet.study.pilot_clients import PilotClients
 from motet.study.schema import OTHER_COLUMNS, TableSection
@@ -45,6 +46,10 @@ MANY_CLIENTS = 25
 MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered rows
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
+ONE_ROW_EACH = (
+    "every client has one row, so nothing tells shifts from noise: how the settings divide them is arbitrary, and nobody "
+    "gains from rows of their own; bring more rows of each, or say which column has the clients, --client COLUMN"
+)
 UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
 
 
@@ -97,6 +102,7 @@ class Pilot:
     catalogue: Catalogue | None = None
     notes: tuple[str, ...] = ()
     drawn: PilotClients | None = None
+    gains: tuple[Gain, ...] = ()
 
     @classmethod
     def read(cls, table: Table, roles: Roles, drawn: PilotClients | None = None) -> Pilot:
@@ -112,6 +118,12 @@ class Pilot:
             roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
             if not roles.inputs:
                 raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
+            return without_giveaways(cls._with_inputs(table, roles), lambda rest: cls._with_inputs(table, rest))
+        pilot = cls._with_inputs(table, roles)
+        return replace(pilot, gains=gains_of(pilot))
+
+    @classmethod
+    def _with_inputs(cls, table: Table, roles: Roles) -> Pilot:
         columns = Columns(_column(table, column, roles) for column in roles.inputs)
         cells = {column: table.cells(column) for column in roles.inputs}
         pilot = cls._of(table, roles, cells, [_unused(table, roles), *_order_notes(table, columns)], columns=columns)
@@ -148,6 +160,8 @@ class Pilot:
         for column in (roles.target, *numeric):
             _check_outliers(table, complete, column)
         listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes)]
+        if len(set(clients)) == len(clients):
+            listed.append(ONE_ROW_EACH)
         return cls(
             file=table.file,
             roles=roles,

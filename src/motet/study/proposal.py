@@ -31,6 +31,7 @@ from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
 from motet.study.pilot import Pilot, outward, rounded_within
+from motet.study.sample import Sample
 from motet.study.scale import output_scale
 from motet.study.slopes import LinearModel
 from motet.study.spread import spread_points
@@ -371,9 +372,15 @@ def _scaled_model(
     return Model(common, individual, 0.5, 0.1, catalogue=pilot.catalogue, columns=pilot.columns)
 
 
+def searched(pilot: Pilot) -> Sample:
+    """The rows that settings are searched on."""
+    max_items = None if pilot.catalogue is None else defaults.MAX_SEARCHED_INPUTS
+    return Sample.of(pilot.clients, pilot.X, max_rows=MAX_TUNED_ROWS, max_items=max_items)
+
+
 def _tuned(pilot: Pilot, model: Model, report: Callable[[Step], None] | None) -> Tuning:
     """The model with the numbers that make the pilot likeliest."""
-    rows = _tuned_rows(pilot)
+    rows = searched(pilot).rows
     inputs = pilot.X[distinct(pilot.X[rows])[0]] if len(rows) == len(pilot.X) else pilot.X[rows]
     if model.common is not None and model.catalogue is None:
         basis = defaults.basis("auto", model.common, _unique(inputs), most=defaults.MAX_SEARCHED_INPUTS)
@@ -421,17 +428,6 @@ def kernel_in_units(kernel: Kernel) -> Kernel:
 
 
 # --- numbers and cells ---
-
-
-def _tuned_rows(pilot: Pilot) -> Array:
-    """All rows, or those of as many random clients as make enough."""
-    if len(pilot.y) <= MAX_TUNED_ROWS:
-        return np.arange(len(pilot.y))
-    labels, client = np.unique(np.array(pilot.clients, dtype=object).astype(str), return_inverse=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    total = np.cumsum(np.bincount(client)[order])
-    chosen = order[: max(1, int(np.searchsorted(total, MAX_TUNED_ROWS)))]
-    return np.flatnonzero(np.isin(client, chosen))
 
 
 def _unique(X: Array) -> Array:
