@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from motet.arrays import Array
-from motet.learning.search import Step
 from motet.privacy.ledger import MAX_EPSILON, Integers, Noise, opendp_noise
 from motet.study.evaluation import Evaluation, evaluate
+from motet.study.phases import Begin, unseen
 from motet.study.pilot import Pilot
 from motet.study.proposal import Promise, Proposal
 from motet.study.study import Study
@@ -41,13 +41,13 @@ class Choice:
         return pilot.drawn is None or (not pilot.drawn.others and _proportion(self.proposal) == 1)
 
     @classmethod
-    def of(cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None) -> Choice:
-        full = Proposal.of(pilot, promise, report)
+    def of(cls, pilot: Pilot, promise: Promise, begin: Begin = unseen) -> Choice:
+        full = Proposal.of(pilot, promise, begin)
         found = _on_pilot(full)
         has_names_only = pilot.catalogue is not None and not pilot.catalogue.features
         if not found.is_behind or has_names_only:
             return cls(full, found)
-        plain = Proposal.of(pilot, promise, report, plain=True)
+        plain = Proposal.of(pilot, promise, begin, plain=True)
         other = _on_pilot(plain)
         scores = f"log score {other.log_score:.3f} against {found.log_score:.3f}"
         if other.log_score < found.log_score:
@@ -85,7 +85,8 @@ def _on_pilot(proposal: Proposal) -> Evaluation:
     if study.release.epsilon is not None and proportion > 1:
         epsilon = min(MAX_EPSILON, study.release.epsilon * proportion)
         study = replace(study, release=study.release.model_copy(update={"epsilon": epsilon}))
-    return evaluated(study, pilot.clients, pilot.X, pilot.y, draw=_seeded_noise())
+    advance = proposal.begin("Evaluating on the rows of the settings", "fold", folds_of(len(pilot.y)))
+    return evaluated(study, pilot.clients, pilot.X, pilot.y, draw=_seeded_noise(), advance=advance)
 
 
 def _proportion(proposal: Proposal) -> float:

@@ -6,9 +6,9 @@ share of what a client's mean leaves that it tells of other rows of that client.
 rows among others, so a column need not be linear, nor rise.
 
 A column that is another form of the output orders rows as it does, whoever's they are. One that is known beforehand
-hardly does: clients differ. So a giveaway leaves next to nothing of the ranks, little of what a client's mean leaves (a
-client's size at the beginning tells clients apart, but not the rows of one), and in what it leaves clients are alike (on
-a smooth curve with little noise they are not).
+hardly does: clients differ. So a giveaway leaves next to nothing of the ranks, little of what a client's mean leaves
+(a client's size at the beginning tells clients apart, but not the rows of one), and in what it leaves clients are alike
+(on a smooth curve with little noise they are not).
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.stats import rankdata
 
 from motet.arrays import Array, Index
+from motet.errors import InvalidData
+from motet.model.columns import Columns
 from motet.study.baselines import beside_clients, boosted_trees, group_means
 from motet.study.evaluation import FOLDS, Split
 from motet.study.sample import Sample
-
-if TYPE_CHECKING:
-    from motet.study.pilot import Pilot, Roles
 
 NEARLY_ALL = 0.95  # of the ranks' variance: whether an input that tells it is known beforehand is asked
 GIVEAWAY = 0.99  # the same, above which an input is left out unless it is named
@@ -89,54 +88,43 @@ class Together:
         if len(self.inputs) < 2:
             return ""
         return (
-            f"{' and '.join(self.inputs)} together tell {100 * self.share:.3g} % of {target}: are they {QUESTION} If not, "
-            "leave them out of --inputs"
+            f"{' and '.join(self.inputs)} together tell {100 * self.share:.3g} % of {target}: are they {QUESTION} If "
+            "not, leave them out of --inputs"
         )
 
 
-def gains_of(pilot: Pilot) -> tuple[Gain, ...]:
-    """Of every input of a pilot whose inputs are columns."""
-    rows = _Rows.of(pilot)
+def gains_of(clients: Sequence[str], columns: Columns, X: Array, y: Array) -> tuple[Gain, ...]:
+    """Of every column of a pilot."""
+    rows = _Rows.of(clients, columns, X, y)
     return tuple(
         rows.gain(column.name, rows.numbers[:, k], (0,) if column.values else NEIGHBOURS)
-        for k, column in enumerate(pilot.columns or ())
+        for k, column in enumerate(columns)
     )
 
 
-def without_giveaways(pilot: Pilot, read: Callable[[Roles], Pilot]) -> Pilot:
-    """A pilot of all columns that can be inputs, or of those that give nothing away, which is read anew."""
-    gains = gains_of(pilot)
-    columns = [gain.input for gain in gains if gain.is_giveaway]
-    if not columns:
-        return replace(pilot, gains=gains)
-    rest = tuple(column for column in pilot.roles.inputs if column not in columns)
-    listed, target = " and ".join(columns), pilot.roles.target
-    if not rest:
-        raise InvalidData(
-            f"{pilot.file}: no input is left beside {listed}, of which one is enough to tell {target}: is it {QUESTION} "
-            f"Then name it, --inputs {','.join(columns)}; if not, add columns that are"
-        )
-    one = read(replace(pilot.roles, inputs=rest))
-    return replace(one, gains=tuple(replace(gain, left_out=gain.is_giveaway) for gain in gains))
+def without_inputs(columns: Sequence[str], file: str, target: str) -> InvalidData:
+    """The refusal of a table all of whose inputs give the output away."""
+    return InvalidData(
+        f"{file}: no input is left beside {' and '.join(columns)}, which alone tells {target}: is it {QUESTION} Then name "
+        f"it, --inputs {','.join(columns)}; if not, add columns that are"
+    )
 
 
-def together(pilot: Pilot) -> Together:
+def gain_together(clients: Sequence[str], columns: Columns, X: Array, y: Array) -> Together:
     """Of boosted trees on all inputs. An input has a part if trees that get its numbers in another order tell less."""
-    rows = _Rows.of(pilot)
-    trees = {
-        id(split): boosted_trees(rows.numbers[split.learned], rows.ranks[split.learned]) for split in rows.splits
-    }
+    rows = _Rows.of(clients, columns, X, y)
+    trees = {id(split): boosted_trees(rows.numbers[split.learned], rows.ranks[split.learned]) for split in rows.splits}
 
     def share(X: Array) -> float:
         left = rows.left(lambda split: trees[id(split)](X), attrgetter("new"))
         return _share(left, rows.left(rows.nothing, attrgetter("new")))
 
-    total, parts = share(rows.numbers), [0.0] * len(pilot.columns or ())
+    total, parts = share(rows.numbers), [0.0] * len(columns)
     for k in range(len(parts)) if total >= NEARLY_ALL else ():
         X = rows.numbers.copy()
         X[:, k] = np.random.default_rng(k).permutation(X[:, k])
         parts[k] = total - share(X)
-    return Together(total, tuple(one.name for one, part in zip(pilot.columns or (), parts) if part >= PART))
+    return Together(total, tuple(one.name for one, part in zip(columns, parts) if part >= PART))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,21 +137,23 @@ class _Rows:
     splits: list[Split]
 
     @classmethod
-    def of(cls, pilot: Pilot) -> _Rows:
-        assert pilot.columns is not None
-        some = Sample.of(pilot.clients, pilot.X, max_rows=MAX_ROWS).rows
-        client = np.unique(np.array(pilot.clients, dtype=object).astype(str)[some], return_inverse=True)[1]
-        folds = FOLDS if len(pilot.columns) <= MANY_COLUMNS else FEW_FOLDS
+    def of(cls, clients: Sequence[str], columns: Columns, X: Array, y: Array) -> _Rows:
+        some = Sample.of(clients, X, max_rows=MAX_ROWS).rows
+        client = np.unique(np.array(clients, dtype=object).astype(str)[some], return_inverse=True)[1]
+        folds = FOLDS if len(columns) <= MANY_COLUMNS else FEW_FOLDS
         splits = [Split.of(client.tolist(), fold) for fold in range(folds)]
-        numbers = pilot.columns.collapse(pilot.X[some])
-        return cls(client, numbers, rankdata(pilot.y[some]), [split for split in splits if len(split.learned)])
+        numbers = columns.collapse(X[some])
+        return cls(client, numbers, rankdata(y[some]), [split for split in splits if len(split.learned)])
 
     def gain(self, name: str, x: Array, sizes: Sequence[int]) -> Gain:
         """Of a column of numbers, predicted from so many nearest rows, the number that is best."""
         of_new, of_known = attrgetter("new"), attrgetter("held_out")
         alone = min(self.left(partial(self._by_column, x, size), of_new) for size in sizes)
         both, column = min(
-            (self.left(partial(self._beside, x, size), of_known), self.left(partial(self._by_column, x, size), of_known))
+            (
+                self.left(partial(self._beside, x, size), of_known),
+                self.left(partial(self._by_column, x, size), of_known),
+            )
             for size in sizes
         )
         level = self.left(self._level, of_known)
@@ -196,7 +186,7 @@ def _share(after: float, before: float) -> float:
 
 
 def _nearest(x: Array, learned: Index, values: Array, size: int) -> Array:
-    """At all x the mean of the values at ``size`` nearest of those learned, and at all of these that are equal to it."""
+    """At all x the mean of the values at the ``size`` nearest of those learned, and at all that are equal to it."""
     order = np.argsort(x[learned], kind="stable")
     ordered, sums = x[learned][order], np.concatenate([[0.0], np.cumsum(values[order])])
     left, right = np.searchsorted(ordered, x, "left"), np.searchsorted(ordered, x, "right")

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -25,7 +26,7 @@ from motet.files import Table, cell_number, cell_text, is_missing
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns
 from motet.model.dates import DateOrder, days_since, iso_date, orders_of
-from motet.study.gains import Gain, gains_of, without_giveaways
+from motet.study.gains import Gain, Together, gain_together, gains_of, without_inputs
 from motet.study.logarithms import log_scaled
 from motet.study.pilot_clients import PilotClients
 from motet.study.schema import OTHER_COLUMNS, TableSection
@@ -47,8 +48,8 @@ MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered r
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
 ONE_ROW_EACH = (
-    "every client has one row, so nothing tells shifts from noise: how the settings divide them is arbitrary, and nobody "
-    "gains from rows of their own; bring more rows of each, or say which column has the clients, --client COLUMN"
+    "every client has one row, so nothing tells shifts from noise: how the settings divide them is arbitrary; bring "
+    "more rows of each client, or say which column has the clients, --client COLUMN"
 )
 UNIT_IN_NAME = re.compile(r".*\S\s*[(\[]([^()\[\]]+)[)\]]")
 
@@ -118,16 +119,26 @@ class Pilot:
             roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
             if not roles.inputs:
                 raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
-            return without_giveaways(cls._with_inputs(table, roles), lambda rest: cls._with_inputs(table, rest))
-        pilot = cls._with_inputs(table, roles)
-        return replace(pilot, gains=gains_of(pilot))
+            return cls._with_inputs(table, roles)._without_giveaways(table)
+        return cls._with_inputs(table, roles)
 
     @classmethod
     def _with_inputs(cls, table: Table, roles: Roles) -> Pilot:
         columns = Columns(_column(table, column, roles) for column in roles.inputs)
         cells = {column: table.cells(column) for column in roles.inputs}
         pilot = cls._of(table, roles, cells, [_unused(table, roles), *_order_notes(table, columns)], columns=columns)
-        return pilot.by_logarithms()
+        return replace(pilot, gains=gains_of(pilot.clients, columns, pilot.X, pilot.y)).by_logarithms()
+
+    def _without_giveaways(self, table: Table) -> Pilot:
+        """The same, read anew without inputs that give the output away."""
+        columns = [gain.input for gain in self.gains if gain.is_giveaway]
+        if not columns:
+            return self
+        rest = tuple(column for column in self.roles.inputs if column not in columns)
+        if not rest:
+            raise without_inputs(columns, table.file, self.roles.target)
+        pilot = self._with_inputs(table, replace(self.roles, inputs=rest))
+        return replace(pilot, gains=tuple(replace(gain, left_out=gain.is_giveaway) for gain in self.gains))
 
     @classmethod
     def _of(
@@ -199,6 +210,11 @@ class Pilot:
         if self.columns is not None:
             return self.columns.labels
         return [] if self.catalogue is None else ["item", *(f"feature {k}" for k in self.catalogue.features)]
+
+    @cached_property
+    def together(self) -> Together | None:
+        """What all inputs tell, if they are columns."""
+        return None if self.columns is None else gain_together(self.clients, self.columns, self.X, self.y)
 
     @property
     def range_y(self) -> tuple[float, float]:

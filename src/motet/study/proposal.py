@@ -30,6 +30,7 @@ from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
+from motet.study.phases import Advance, Begin, unseen
 from motet.study.pilot import Pilot, outward, rounded_within
 from motet.study.sample import Sample
 from motet.study.scale import output_scale
@@ -53,6 +54,7 @@ from motet.study.template import (
 from motet.text import count
 
 MAX_TUNED_ROWS = 6000  # above, some of the clients are tuned on
+MAX_EVALUATIONS = 200  # of one search
 SPREAD_POINTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
 MANY_SPREAD_POINTS = 300  # with more inputs
 RANKS = (5, 10, 20, 30, 40, 60, 80)
@@ -78,22 +80,24 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Settings for the clients of a pilot, by the ``tuning`` of a model on it."""
+    """Settings for the clients of a pilot, by the ``tuning`` of a model on it; ``begin`` tells its phases."""
 
     pilot: Pilot
     promise: Promise
     tuning: Tuning
+    begin: Begin = unseen
 
     @classmethod
-    def of(
-        cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None, *, plain: bool = False
-    ) -> Proposal:
+    def of(cls, pilot: Pilot, promise: Promise, begin: Begin = unseen, *, plain: bool = False) -> Proposal:
         """Of the models that a search starts from, or ``plain`` ones, the one that becomes likeliest."""
+        models, kind, tunings = starting_models(pilot, plain=plain), "plain settings" if plain else "settings", []
         try:
-            tunings = [_tuned(pilot, model, report) for model in starting_models(pilot, plain=plain)]
+            for number, model in enumerate(models, start=1):
+                name = f"Searching {kind}{f', model {number} of {len(models)}' if len(models) > 1 else ''}"
+                tunings.append(_tuned(pilot, model, begin(name, "evaluation", MAX_EVALUATIONS)))
         except NoEvidence as reason:
             raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
-        return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence))
+        return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence), begin)
 
     # --- settings ---
 
@@ -153,7 +157,9 @@ class Proposal:
         if promise.releases > 1:  # the last of several knows as much as one release with all of the budget
             ledger = Ledger(epsilon=promise.epsilon, releases=1)
         model = replace(self.model, basis=Eigen(self.pilot.catalogue or self.points, 1))
-        return best_rank(model, clients=self.clients, examples=self.examples, ledger=ledger, ranks=RANKS)
+        advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
+        numbers = {"clients": self.clients, "examples": self.examples}
+        return best_rank(model, **numbers, ledger=ledger, ranks=RANKS, advance=advance)
 
     # --- the file ---
 
@@ -378,7 +384,7 @@ def searched(pilot: Pilot) -> Sample:
     return Sample.of(pilot.clients, pilot.X, max_rows=MAX_TUNED_ROWS, max_items=max_items)
 
 
-def _tuned(pilot: Pilot, model: Model, report: Callable[[Step], None] | None) -> Tuning:
+def _tuned(pilot: Pilot, model: Model, advance: Advance) -> Tuning:
     """The model with the numbers that make the pilot likeliest."""
     rows = searched(pilot).rows
     inputs = pilot.X[distinct(pilot.X[rows])[0]] if len(rows) == len(pilot.X) else pilot.X[rows]
@@ -387,7 +393,11 @@ def _tuned(pilot: Pilot, model: Model, report: Callable[[Step], None] | None) ->
         model = replace(model, basis=basis)
     engine = Engine(model)
     engine.learn_many([pilot.clients[k] for k in rows], pilot.X[rows], pilot.y[rows])
-    return tune_model(engine, report=report)
+
+    def report(_: Step) -> None:
+        advance()
+
+    return tune_model(engine, report=report, most=MAX_EVALUATIONS)
 
 
 def _bounded(kernel: Kernel) -> Kernel:
