@@ -51,7 +51,7 @@ class _Lines:
         def advance() -> None:
             nonlocal done
             done, now = done + 1, self._clock()
-            if now >= self._last + PAUSE:
+            if done < most and now >= self._last + PAUSE:
                 left = (now - began) / done * (most - done)
                 self._write(f"{name}: {done} of at most {count(most, unit)}, at most {left:.0f} s more")
 

@@ -76,13 +76,13 @@ def _trees(X: Array, learned: Index, y: Array) -> Array:
     return boosted_trees(X[learned], y)(X)
 
 
-def boosted_trees(X: Array, y: Array) -> Fit:
+def boosted_trees(X: Array, y: Array, *, rows_per_leaf: int = 20) -> Fit:
     """Trees that have learned these rows: a function from other rows to predictions."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="openmp"):  # on a busy machine threads of small tables wait for each other
-        trees = HistGradientBoostingRegressor(random_state=0).fit(X, y)
+        trees = HistGradientBoostingRegressor(min_samples_leaf=rows_per_leaf, random_state=0).fit(X, y)
 
     def predict(at: Array) -> Array:
         with threadpool_limits(1, user_api="openmp"):

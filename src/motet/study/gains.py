@@ -35,6 +35,7 @@ MAX_LEVELS = 0.5  # of what a giveaway leaves, that levels of clients tell
 MAX_ROWS = 3000  # that gains are measured on
 NEIGHBOURS = (2, 8, 32)  # rows that a prediction is the mean of; the number that is best is taken
 MANY_COLUMNS, FEW_FOLDS = 100, 2  # so many columns are measured in fewer folds
+ROWS_PER_LEAF = 20  # of trees that learn many rows; in few rows fewer
 PART = 0.05  # of the variance, that an input has to have of what all tell together
 QUESTION = "known when you predict?"
 
@@ -105,15 +106,19 @@ def gains_of(clients: Sequence[str], columns: Columns, X: Array, y: Array) -> tu
 def without_inputs(columns: Sequence[str], file: str, target: str) -> InvalidData:
     """The refusal of a table all of whose inputs give the output away."""
     return InvalidData(
-        f"{file}: no input is left beside {' and '.join(columns)}, which alone tells {target}: is it {QUESTION} Then name "
-        f"it, --inputs {','.join(columns)}; if not, add columns that are"
+        f"{file}: no input is left beside {' and '.join(columns)}, which alone tells {target}: is it {QUESTION} Then "
+        f"name it, --inputs {','.join(columns)}; if not, add columns that are"
     )
 
 
 def gain_together(clients: Sequence[str], columns: Columns, X: Array, y: Array) -> Together:
     """Of boosted trees on all inputs. An input has a part if trees that get its numbers in another order tell less."""
     rows = _Rows.of(clients, columns, X, y)
-    trees = {id(split): boosted_trees(rows.numbers[split.learned], rows.ranks[split.learned]) for split in rows.splits}
+    trees = {}
+    for split in rows.splits:
+        learned = split.learned
+        rows_each = min(ROWS_PER_LEAF, 1 + len(learned) // ROWS_PER_LEAF)
+        trees[id(split)] = boosted_trees(rows.numbers[learned], rows.ranks[learned], rows_per_leaf=rows_each)
 
     def share(X: Array) -> float:
         left = rows.left(lambda split: trees[id(split)](X), attrgetter("new"))

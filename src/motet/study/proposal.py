@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, distinct
+from motet.arrays import Array, distinct, evenly_spread
 from motet.errors import EmptyData, InvalidData, NoEvidence
 from motet.files import check_new, new_file
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Matern, On, Product, Reading, Scaled, Sum
@@ -25,7 +25,7 @@ from motet.learning import defaults
 from motet.learning.engine import Engine
 from motet.learning.search import Step
 from motet.learning.tuning import Tuning, tune_model
-from motet.model.basis import Eigen
+from motet.model.basis import MAX_EIGEN_POINTS, Eigen
 from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
@@ -54,7 +54,8 @@ from motet.study.template import (
 from motet.text import count
 
 MAX_TUNED_ROWS = 6000  # above, some of the clients are tuned on
-MAX_EVALUATIONS = 200  # of one search
+MAX_EVALUATIONS, MAX_SHORT_EVALUATIONS = 150, 1000  # of one search, and of one on few rows
+FEW_ROWS = 2000
 SPREAD_POINTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
 MANY_SPREAD_POINTS = 300  # with more inputs
 RANKS = (5, 10, 20, 30, 40, 60, 80)
@@ -94,7 +95,7 @@ class Proposal:
         try:
             for number, model in enumerate(models, start=1):
                 name = f"Searching {kind}{f', model {number} of {len(models)}' if len(models) > 1 else ''}"
-                tunings.append(_tuned(pilot, model, begin(name, "evaluation", MAX_EVALUATIONS)))
+                tunings.append(_tuned(pilot, model, begin(name, "evaluation", max_evaluations(pilot))))
         except NoEvidence as reason:
             raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
         return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence), begin)
@@ -156,7 +157,8 @@ class Proposal:
         ledger = Ledger(epsilon=promise.epsilon, releases=promise.releases)
         if promise.releases > 1:  # the last of several knows as much as one release with all of the budget
             ledger = Ledger(epsilon=promise.epsilon, releases=1)
-        model = replace(self.model, basis=Eigen(self.pilot.catalogue or self.points, 1))
+        points = self.points[evenly_spread(len(self.points), MAX_EIGEN_POINTS)]
+        model = replace(self.model, catalogue=None, columns=None, basis=Eigen(points, 1))
         advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
         numbers = {"clients": self.clients, "examples": self.examples}
         return best_rank(model, **numbers, ledger=ledger, ranks=RANKS, advance=advance)
@@ -384,6 +386,11 @@ def searched(pilot: Pilot) -> Sample:
     return Sample.of(pilot.clients, pilot.X, max_rows=MAX_TUNED_ROWS, max_items=max_items)
 
 
+def max_evaluations(pilot: Pilot) -> int:
+    """Of one search: what bounds its time."""
+    return MAX_SHORT_EVALUATIONS if len(searched(pilot).rows) <= FEW_ROWS else MAX_EVALUATIONS
+
+
 def _tuned(pilot: Pilot, model: Model, advance: Advance) -> Tuning:
     """The model with the numbers that make the pilot likeliest."""
     rows = searched(pilot).rows
@@ -397,7 +404,7 @@ def _tuned(pilot: Pilot, model: Model, advance: Advance) -> Tuning:
     def report(_: Step) -> None:
         advance()
 
-    return tune_model(engine, report=report, most=MAX_EVALUATIONS)
+    return tune_model(engine, report=report, most=max_evaluations(pilot))
 
 
 def _bounded(kernel: Kernel) -> Kernel:
