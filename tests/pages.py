@@ -45,6 +45,7 @@ VERDICT = re.compile(  # by chance, as a pilot and noise are
     r"|^Note: # rows? with missing values"
 )
 OUTSIDE = re.compile(r"# rows? left out \(.*?\); ")  # of a pilot's limits, also by chance
+PHASE = re.compile(r"\[\d+:\d\d\] ")  # a line where a terminal has a bar, which disappears
 NOTHING = 1e-12  # a difference of floating-point numbers that says nothing
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]\d+)?\b")
 MASKS = {
@@ -127,6 +128,7 @@ class Terminal:
         self.paste(f'{commands}\necho "{ENDED} $?"\n')
         poll(lambda: self._over(before), PATIENCE, f"the end of {commands!r}, after {self.printed!r}")
         *lines, last = self._lines[before:]
+        lines = [line for line in lines if not PHASE.match(line)]
         return "".join(lines), int(last.removeprefix(ENDED))
 
     def _over(self, before: int) -> bool:

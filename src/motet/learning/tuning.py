@@ -108,13 +108,19 @@ class Tuning:
 
 @blas_limit
 def tune_model(
-    engine: Engine, *, method: Method = "REML", starts: int | None = None, report: Callable[[Step], None] | None = None
+    engine: Engine,
+    *,
+    method: Method = "REML",
+    starts: int | None = None,
+    report: Callable[[Step], None] | None = None,
+    most: int | None = None,
 ) -> Tuning:
     """The settings of an engine's model that make its examples likeliest; its bias, basis and fixed numbers stay.
 
-    ``starts`` is how many of the best starting values are followed; ``report`` gets every evaluation.
+    ``starts`` is how many of the best starting values are followed; ``report`` gets every evaluation, of which there
+    are at most ``most``.
     """
-    return tune_tasks(engine.model, *examples_of(engine), method=method, starts=starts, report=report)
+    return tune_tasks(engine.model, *examples_of(engine), method=method, starts=starts, report=report, most=most)
 
 
 @blas_limit
@@ -126,9 +132,10 @@ def tune_tasks(
     method: Method = "REML",
     starts: int | None = None,
     report: Callable[[Step], None] | None = None,
+    most: int | None = None,
 ) -> Tuning:
     """The same for folded tasks on the inputs X, all of which have the model's own kernel."""
-    search = Search(*searched(model, folded, X), method, report)
+    search = Search(*searched(model, folded, X), method, report, most=most)
     sample = X[:: -(-len(X) // SAMPLED_INPUTS)] if len(X) else X
     return tuning_by(search, Components.of(model, sample), model.sigma2, starts)
 
@@ -212,7 +219,7 @@ def _gain(search: Search, summit: Summit, component: Component) -> _Gain:
         listed = tuple(nothing if one is component else one for one in components.listed)
         return _Gain(log_evidence - search.value(replace(components, listed=listed)), None)
     nats = log_evidence - search.value(rest)
-    if ZERO_GAIN <= nats < LITTLE_GAIN:
+    if ZERO_GAIN <= nats < LITTLE_GAIN and not search.is_spent:
         without = search.climb(rest, ROUGH_PRECISION)
         rest, nats = without.components, log_evidence - without.log_evidence
     return _Gain(nats, rest)

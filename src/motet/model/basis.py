@@ -16,16 +16,18 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.gaussian_process.kernels import Kernel, Product
 
-from motet.arrays import Array, Index, is_finite, is_whole_number, numbers
+from motet.arrays import Array, Index, distinct, evenly_spread, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
-from motet.kernels import affine
+from motet.kernels import Identity, affine
 from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
 from motet.model.catalogue import Catalogue
 from motet.model.gram import gram, linear_factor
 
 Bias: TypeAlias = Literal["none", "constant", "linear"] | Sequence[int]  # or a constant and slopes in these columns
+
+MAX_EIGEN_POINTS = 1000  # of which eigenvectors are found
 
 
 # --- which basis ---
@@ -126,7 +128,11 @@ class Landmarks(BasisSpec):
 @register_basis
 @dataclass(frozen=True, eq=False, repr=False)
 class Eigen(BasisSpec):
-    """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points."""
+    """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points.
+
+    Of more than ``MAX_EIGEN_POINTS`` points some stand for all, evenly in their order: leading eigenvectors hardly
+    change, and to find them takes the cube of the number. Items that only have names are all alike; the first lead.
+    """
 
     points: Any
     rank: int
@@ -141,14 +147,24 @@ class Eigen(BasisSpec):
         return f"Eigen({len(self.points)} points, rank={self.rank})"
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:  # noqa: ARG002
-        """The points, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
-        values, vectors = eigen(gram(kernel, self.points))
+        """The points Z, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
+        points = self._some(kernel)
+        values, vectors = eigen(gram(kernel, points))
         if values[0] < -1e-8 * values[-1]:
             raise indefinite(kernel, -values[0])
         leading = slice(None, -self.rank - 1, -1)
         positive = values[leading] > len(values) * np.finfo(float).eps * values[-1]
         values, vectors = values[leading][positive], vectors[:, leading][:, positive]
-        return self.points, (vectors / np.sqrt(values)).T
+        return points, (vectors / np.sqrt(values)).T
+
+    def _some(self, kernel: Kernel) -> Array:
+        """The points, or those that stand for them."""
+        n, size = len(self.points), max(MAX_EIGEN_POINTS, self.rank)
+        if n <= size:
+            return self.points
+        if _is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
+            return self.points[: self.rank]
+        return self.points[evenly_spread(n, size)]
 
     def at_most(self, n: int) -> Eigen:
         return Eigen(self.points[:n], min(self.rank, n))
@@ -177,6 +193,13 @@ class Features(BasisSpec):
 
     def check(self, kernel: Kernel, p: int) -> None:
         self.build(kernel, p)
+
+
+def _is_diagonal(kernel: Kernel) -> bool:
+    """Whether no two different inputs have anything in common."""
+    if type(kernel) is Product:
+        return _is_diagonal(kernel.k1) or _is_diagonal(kernel.k2)
+    return type(kernel) is Identity
 
 
 def basis_from_spec(spec: Mapping[str, Any] | None) -> BasisSpec | None:

@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, as_bytes, match
+from motet.arrays import Array, Index, as_bytes, evenly_spread, match
 from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
@@ -27,6 +27,8 @@ CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on
 MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing, unless its shift has few features
 ROUNDING_MARGIN = 1 - 2.0**-40  # so that rounding never makes a norm larger than 1
 SIMULATED_CLIENTS, MIN_SIMULATED_CLIENTS = 1500, 100
+MAX_SIMULATED_POINTS = 1000  # of more public points some stand for all
+MAX_GRAM_POINTS = 2000  # public points whose covariance is computed for all clients at once
 MAX_SIMULATED_NUMBERS = 2**24  # in memory at once; fewer clients are simulated if they have many examples
 
 
@@ -40,14 +42,15 @@ class SimulatedClients:
 
     @classmethod
     def draw(cls, coordinates: Coordinates, examples: int, seed: int) -> SimulatedClients:
-        """Formula 3, the simulation: inputs uniform on the public points, outputs from the model."""
+        """Formula 3, the simulation: inputs uniform on public points, outputs from the model."""
         rng, model, prior_variance = np.random.default_rng(seed), coordinates.model, coordinates.prior_variance
         room = MAX_SIMULATED_NUMBERS // (examples * (examples + len(prior_variance)))
         clients = max(MIN_SIMULATED_CLIENTS, min(SIMULATED_CLIENTS, room))
-        h = np.argsort(rng.random((clients, len(coordinates.points))), axis=1)[:, :examples]
+        some = evenly_spread(len(coordinates.points), max(MAX_SIMULATED_POINTS, examples))
+        h = np.argsort(rng.random((clients, len(some))), axis=1)[:, :examples]
         shift = coordinates.shift(model.individual)
-        V = shift.covariance(blocks(shift.gram(coordinates.points), h), np.ones(h.shape))
-        F = coordinates.F[h]
+        V = shift.covariance(blocks(shift.gram(coordinates.points[some]), h), np.ones(h.shape))
+        F = coordinates.F[some][h]
         try:
             L = np.linalg.cholesky(V + (F * prior_variance) @ F.swapaxes(1, 2))
         except np.linalg.LinAlgError:
@@ -155,6 +158,7 @@ class Clip:
         point = np.array([self._point_numbers.get(row, -1) for row in as_bytes(X)], dtype=np.intp)[tasks.input]
         sizes, total = np.diff(tasks.start), np.zeros(self.size, dtype=np.int64)
         on_points = np.minimum.reduceat(point, tasks.start[:-1]) >= 0 if len(sizes) else sizes > 0
+        on_points &= len(self.coordinates.points) <= MAX_GRAM_POINTS
         rank = _ranks(X)  # of every input, in an order that no other input changes
         for known, order in ((True, point), (False, rank[tasks.input])):
             for size in np.unique(sizes[on_points == known]):

@@ -7,7 +7,7 @@ average and the noise in Λ̃ are drawn a few times; given those, the error is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -294,11 +294,18 @@ def forecast(
 
 
 def best_rank(
-    model: Model, *, clients: int, examples: int, ledger: Ledger, ranks: Sequence[int] = CANDIDATE_RANKS
+    model: Model,
+    *,
+    clients: int,
+    examples: int,
+    ledger: Ledger,
+    ranks: Sequence[int] = CANDIDATE_RANKS,
+    advance: Callable[[], object] = lambda: None,
 ) -> int:
     """The rank of ``Eigen`` that serves the expected clients best under this budget, from public knowledge alone.
 
     A larger rank misses less of K̄ and adds noise to more numbers. Of ranks that keep the gain of sharing, the smallest.
+    After every rank ``advance`` is called.
     """
     basis = model.basis
     points = None if basis is None or "rank" not in basis.settings() else basis.public_points
@@ -306,7 +313,10 @@ def best_rank(
         raise InvalidModel(f"expected a model with basis=Eigen(points, rank), got {basis!r}")
     ranks = [rank for rank in ranks if rank <= len(points)] or [len(points)]
     models = [replace(model, basis=replace(basis, rank=rank)) for rank in ranks]  # type: ignore[call-arg]
-    forecasts = [forecast(one, clients=clients, examples=examples, ledger=ledger) for one in models]
+    forecasts = []
+    for one in models:
+        forecasts.append(forecast(one, clients=clients, examples=examples, ledger=ledger))
+        advance()
     squares = np.array([one.function**2 for one in forecasts])
     apart = alone(Population.draw(Coordinates.of(models[0]), examples)).function ** 2
     good = squares - squares.min() <= GAIN_TOLERANCE * max(apart - squares.min(), 0.0)

@@ -16,7 +16,6 @@ from motet.arrays import Array, Index
 
 Fit: TypeAlias = Callable[[Array], Array]  # from outputs at the rows learned to predictions at all rows
 
-
 ROUNDS = 2  # of backfitting
 
 
@@ -32,16 +31,16 @@ def baseline_means(client: Index, X: Array, y: Array, learned: Index, item: Inde
         of_items: Fit = partial(group_means, item, learned)
         return means | {
             "item's mean": centre + of_items((y - centre)[learned]),
-            "item's + client's mean": centre + _beside_clients(of_items, of_clients, y - centre, learned),
+            "item's + client's mean": centre + beside_clients(of_items, of_clients, y - centre, learned),
         }
     models = {"linear model": _linear, "boosted trees": _trees}
     return means | {
-        f"{name} + client's mean": _beside_clients(partial(fit, X, learned), of_clients, y, learned)
+        f"{name} + client's mean": beside_clients(partial(fit, X, learned), of_clients, y, learned)
         for name, fit in models.items()
     }
 
 
-def _beside_clients(model: Fit, of_clients: Fit, y: Array, learned: Index) -> Array:
+def beside_clients(model: Fit, of_clients: Fit, y: Array, learned: Index) -> Array:
     """A model of what clients have in common, and each client's mean distance from it, by backfitting."""
     common = np.full(len(y), y[learned].mean())
     for _ in range(ROUNDS):
@@ -74,8 +73,19 @@ def _linear(X: Array, learned: Index, y: Array) -> Array:
 
 
 def _trees(X: Array, learned: Index, y: Array) -> Array:
+    return boosted_trees(X[learned], y)(X)
+
+
+def boosted_trees(X: Array, y: Array, *, rows_per_leaf: int = 20) -> Fit:
+    """Trees that have learned these rows: a function from other rows to predictions."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="openmp"):  # on a busy machine threads of small tables wait for each other
-        return np.asarray(HistGradientBoostingRegressor(random_state=0).fit(X[learned], y).predict(X))
+        trees = HistGradientBoostingRegressor(min_samples_leaf=rows_per_leaf, random_state=0).fit(X, y)
+
+    def predict(at: Array) -> Array:
+        with threadpool_limits(1, user_api="openmp"):
+            return np.asarray(trees.predict(at))
+
+    return predict

@@ -14,15 +14,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from motet.arrays import Array
-from motet.learning.search import Step
 from motet.privacy.ledger import MAX_EPSILON, Integers, Noise, opendp_noise
 from motet.study.evaluation import Evaluation, evaluate
+from motet.study.phases import Begin, unseen
 from motet.study.pilot import Pilot
 from motet.study.proposal import Promise, Proposal
 from motet.study.study import Study
 
 NEW_ROWS = 3  # of a new client's own
-MANY_ROWS, FEW_FOLDS, ALL_FOLDS = 5000, 2, 5  # a large table is evaluated in fewer folds
+FOLDS_UP_TO = ((5000, 5), (20_000, 2))  # rows of a table, and in how many folds it is evaluated; a larger one in one
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +41,13 @@ class Choice:
         return pilot.drawn is None or (not pilot.drawn.others and _proportion(self.proposal) == 1)
 
     @classmethod
-    def of(cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None) -> Choice:
-        full = Proposal.of(pilot, promise, report)
+    def of(cls, pilot: Pilot, promise: Promise, begin: Begin = unseen) -> Choice:
+        full = Proposal.of(pilot, promise, begin)
         found = _on_pilot(full)
         has_names_only = pilot.catalogue is not None and not pilot.catalogue.features
         if not found.is_behind or has_names_only:
             return cls(full, found)
-        plain = Proposal.of(pilot, promise, report, plain=True)
+        plain = Proposal.of(pilot, promise, begin, plain=True)
         other = _on_pilot(plain)
         scores = f"log score {other.log_score:.3f} against {found.log_score:.3f}"
         if other.log_score < found.log_score:
@@ -74,7 +74,7 @@ def evaluated(
 
 def folds_of(rows: int) -> int:
     """In how many folds so many rows are evaluated."""
-    return FEW_FOLDS if rows > MANY_ROWS else ALL_FOLDS
+    return next((folds for most, folds in FOLDS_UP_TO if rows <= most), 1)
 
 
 def _on_pilot(proposal: Proposal) -> Evaluation:
@@ -85,7 +85,8 @@ def _on_pilot(proposal: Proposal) -> Evaluation:
     if study.release.epsilon is not None and proportion > 1:
         epsilon = min(MAX_EPSILON, study.release.epsilon * proportion)
         study = replace(study, release=study.release.model_copy(update={"epsilon": epsilon}))
-    return evaluated(study, pilot.clients, pilot.X, pilot.y, draw=_seeded_noise())
+    advance = proposal.begin("Evaluating on the rows of the settings", "fold", folds_of(len(pilot.y)))
+    return evaluated(study, pilot.clients, pilot.X, pilot.y, draw=_seeded_noise(), advance=advance)
 
 
 def _proportion(proposal: Proposal) -> float:

@@ -21,8 +21,7 @@ from motet.learning.admission import admit
 from motet.learning.engine import Engine
 from motet.model.model import Model
 from motet.model.tasks import Task
-from motet.privacy.ledger import Integers, Noise, opendp_noise
-from motet.privacy.mechanism import release as private_release
+from motet.privacy.ledger import UNIT, Noise, opendp_noise
 from motet.release.clients import predict
 from motet.release.disclosed import Disclosed
 from motet.study.baselines import baseline_means
@@ -132,6 +131,11 @@ class Split:
     def kept(self) -> Index:
         """What baselines learn from."""
         return np.concatenate([self.learned, self.own])
+
+    @property
+    def new(self) -> Index:
+        """Those of new clients."""
+        return np.concatenate([self.own, self.others])
 
     @property
     def scored(self) -> Index:
@@ -275,11 +279,9 @@ def _released(study: Study, engine: Engine, releases: int, draw: Noise) -> Discl
     mechanism, ledger = study.mechanism(), study.ledger()
     if mechanism is None or ledger is None:
         return engine.disclose()
-    noisy: list[Integers] = []
-    for version in range(1, releases + 1):
-        made = private_release(engine, mechanism, ledger, earlier=noisy, version=version, noise=draw)
-        ledger, noisy = made.ledger, [*noisy, made.noisy]
-    return made.disclosed
+    total = mechanism.clip.total(engine, ledger.retired(engine.tasks))
+    noisy = [draw(total, ledger.scale * UNIT) for _ in range(releases)]
+    return mechanism.disclose(noisy, scale=ledger.scale, version=releases, retiring=ledger.per == "client")
 
 
 # --- predictions ---

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,9 +23,11 @@ from motet.arrays import Array
 from motet.cells import NO_OUTCOMES, common_unit
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, cell_text, is_missing
+from motet.learning.grouping import ONE_ROW_EACH
 from motet.model.catalogue import Catalogue
 from motet.model.columns import QUANTILES, Column, Columns
 from motet.model.dates import DateOrder, days_since, iso_date, orders_of
+from motet.study.gains import Gain, Together, gain_together, gains_of, without_inputs
 from motet.study.items import Items
 from motet.study.logarithms import log_scaled
 from motet.study.pilot_clients import PilotClients
@@ -55,6 +58,7 @@ MANY_CLIENTS = 25
 MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered rows
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
 MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
+ONE_ROW_ADVICE = "or say which column has the clients, --client COLUMN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +113,7 @@ class Pilot:
     drawn: PilotClients | None = None
     unit: str = ""  # of outputs, if their cells have one
     items: Items | None = None  # the catalogue, with what its file says
+    gains: tuple[Gain, ...] = ()
 
     @classmethod
     def read(cls, table: Table, roles: Roles, drawn: PilotClients | None = None) -> Pilot:
@@ -124,10 +129,26 @@ class Pilot:
             roles = replace(roles, inputs=tuple(column for column, why_not in uses.items() if not why_not))
             if not roles.inputs:
                 raise InvalidData(f"{table.file}: no column beside {roles.client} and {roles.target} can be an input")
+            return cls._with_inputs(table, roles)._without_giveaways(table)
+        return cls._with_inputs(table, roles)
+
+    @classmethod
+    def _with_inputs(cls, table: Table, roles: Roles) -> Pilot:
         columns = Columns(_column(table, column, roles) for column in roles.inputs)
         cells = {column: table.cells(column) for column in roles.inputs}
         pilot = cls._of(table, roles, cells, [_unused(table, roles), *_order_notes(table, columns)], columns=columns)
-        return pilot.by_logarithms()
+        return replace(pilot, gains=gains_of(pilot.clients, columns, pilot.X, pilot.y)).by_logarithms()
+
+    def _without_giveaways(self, table: Table) -> Pilot:
+        """The same, read anew without inputs that give the output away."""
+        columns = [gain.input for gain in self.gains if gain.is_giveaway]
+        if not columns:
+            return self
+        rest = tuple(column for column in self.roles.inputs if column not in columns)
+        if not rest:
+            raise without_inputs(columns, table.file, self.roles.target)
+        pilot = self._with_inputs(table, replace(self.roles, inputs=rest))
+        return replace(pilot, gains=tuple(replace(gain, left_out=gain.is_giveaway) for gain in self.gains))
 
     @classmethod
     def _of(
@@ -162,6 +183,8 @@ class Pilot:
             check_outliers(table, complete, column.name, [column.number(inputs[column.name][k]) for k in complete])
         read = reading_notes(table.only(complete), columns or (), roles.target, unit)
         listed = [*_missing_notes(missing, len(table.rows) - len(complete)), *filter(None, notes), *read]
+        if len(set(clients)) == len(clients):
+            listed.append(f"{ONE_ROW_EACH.format('client')}, {ONE_ROW_ADVICE}")
         return cls(
             file=table.file,
             roles=roles,
@@ -200,6 +223,11 @@ class Pilot:
         if self.columns is not None:
             return self.columns.labels
         return [] if self.catalogue is None else ["item", *(f"feature {k}" for k in self.catalogue.features)]
+
+    @cached_property
+    def together(self) -> Together | None:
+        """What all inputs tell, if they are columns."""
+        return None if self.columns is None else gain_together(self.clients, self.columns, self.X, self.y)
 
     @property
     def range_y(self) -> tuple[float, float]:

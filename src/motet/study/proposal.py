@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, distinct
+from motet.arrays import Array, distinct, evenly_spread
 from motet.errors import EmptyData, NoEvidence
 from motet.files import check_new
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Kernel, Matern, On, Product, Reading, Scaled, Sum
@@ -25,13 +25,15 @@ from motet.learning import defaults
 from motet.learning.engine import Engine
 from motet.learning.search import Step
 from motet.learning.tuning import Tuning, tune_model
-from motet.model.basis import Eigen
+from motet.model.basis import MAX_EIGEN_POINTS, Eigen
 from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
 from motet.privacy.ledger import Ledger
 from motet.study.items import items_file, written_items
+from motet.study.phases import Advance, Begin, unseen
 from motet.study.pilot import Pilot, outward, rounded_within
+from motet.study.sample import Sample
 from motet.study.scale import output_scale
 from motet.study.slopes import LinearModel
 from motet.study.spread import spread_points
@@ -53,6 +55,8 @@ from motet.study.template import (
 from motet.text import count
 
 MAX_TUNED_ROWS = 6000  # above, some of the clients are tuned on
+MAX_EVALUATIONS, MAX_SHORT_EVALUATIONS = 150, 1000  # of one search, and of one on few rows
+FEW_ROWS = 2000
 SPREAD_POINTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
 MANY_SPREAD_POINTS = 300  # with more inputs
 RANKS = (5, 10, 20, 30, 40, 60, 80)
@@ -78,22 +82,24 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Settings for the clients of a pilot, by the ``tuning`` of a model on it."""
+    """Settings for the clients of a pilot, by the ``tuning`` of a model on it; ``begin`` tells its phases."""
 
     pilot: Pilot
     promise: Promise
     tuning: Tuning
+    begin: Begin = unseen
 
     @classmethod
-    def of(
-        cls, pilot: Pilot, promise: Promise, report: Callable[[Step], None] | None = None, *, plain: bool = False
-    ) -> Proposal:
+    def of(cls, pilot: Pilot, promise: Promise, begin: Begin = unseen, *, plain: bool = False) -> Proposal:
         """Of the models that a search starts from, or ``plain`` ones, the one that becomes likeliest."""
+        models, kind, tunings = starting_models(pilot, plain=plain), "plain settings" if plain else "settings", []
         try:
-            tunings = [_tuned(pilot, model, report) for model in starting_models(pilot, plain=plain)]
+            for number, model in enumerate(models, start=1):
+                name = f"Searching {kind}{f', model {number} of {len(models)}' if len(models) > 1 else ''}"
+                tunings.append(_tuned(pilot, model, begin(name, "evaluation", max_evaluations(pilot))))
         except NoEvidence as reason:
             raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
-        return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence))
+        return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence), begin)
 
     # --- settings ---
 
@@ -152,8 +158,11 @@ class Proposal:
         ledger = Ledger(epsilon=promise.epsilon, releases=promise.releases)
         if promise.releases > 1:  # the last of several knows as much as one release with all of the budget
             ledger = Ledger(epsilon=promise.epsilon, releases=1)
-        model = replace(self.model, basis=Eigen(self.pilot.catalogue or self.points, 1))
-        return best_rank(model, clients=self.clients, examples=self.examples, ledger=ledger, ranks=RANKS)
+        points = self.points[evenly_spread(len(self.points), MAX_EIGEN_POINTS)]
+        model = replace(self.model, catalogue=None, columns=None, basis=Eigen(points, 1))
+        advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
+        numbers = {"clients": self.clients, "examples": self.examples}
+        return best_rank(model, **numbers, ledger=ledger, ranks=RANKS, advance=advance)
 
     # --- the file ---
 
@@ -356,16 +365,31 @@ def _scaled_model(
     return Model(common, individual, 0.5, 0.1, catalogue=pilot.catalogue, columns=pilot.columns)
 
 
-def _tuned(pilot: Pilot, model: Model, report: Callable[[Step], None] | None) -> Tuning:
+def searched(pilot: Pilot) -> Sample:
+    """The rows that settings are searched on."""
+    max_items = None if pilot.catalogue is None else defaults.MAX_SEARCHED_INPUTS
+    return Sample.of(pilot.clients, pilot.X, max_rows=MAX_TUNED_ROWS, max_items=max_items)
+
+
+def max_evaluations(pilot: Pilot) -> int:
+    """Of one search: what bounds its time."""
+    return MAX_SHORT_EVALUATIONS if len(searched(pilot).rows) <= FEW_ROWS else MAX_EVALUATIONS
+
+
+def _tuned(pilot: Pilot, model: Model, advance: Advance) -> Tuning:
     """The model with the numbers that make the pilot likeliest."""
-    rows = _tuned_rows(pilot)
+    rows = searched(pilot).rows
     inputs = pilot.X[distinct(pilot.X[rows])[0]] if len(rows) == len(pilot.X) else pilot.X[rows]
     if model.common is not None and model.catalogue is None:
         basis = defaults.basis("auto", model.common, _unique(inputs), most=defaults.MAX_SEARCHED_INPUTS)
         model = replace(model, basis=basis)
     engine = Engine(model)
     engine.learn_many([pilot.clients[k] for k in rows], pilot.X[rows], pilot.y[rows])
-    return tune_model(engine, report=report)
+
+    def report(_: Step) -> None:
+        advance()
+
+    return tune_model(engine, report=report, most=max_evaluations(pilot))
 
 
 def _bounded(kernel: Kernel) -> Kernel:
@@ -406,17 +430,6 @@ def kernel_in_units(kernel: Kernel) -> Kernel:
 
 
 # --- numbers and cells ---
-
-
-def _tuned_rows(pilot: Pilot) -> Array:
-    """All rows, or those of as many random clients as make enough."""
-    if len(pilot.y) <= MAX_TUNED_ROWS:
-        return np.arange(len(pilot.y))
-    labels, client = np.unique(np.array(pilot.clients, dtype=object).astype(str), return_inverse=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    total = np.cumsum(np.bincount(client)[order])
-    chosen = order[: max(1, int(np.searchsorted(total, MAX_TUNED_ROWS)))]
-    return np.flatnonzero(np.isin(client, chosen))
 
 
 def _unique(X: Array) -> Array:
