@@ -111,6 +111,7 @@ def tune(
 
     dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
+    dataset.check_outliers(fields)
     reg = _regressor(method, common, individual)
     with rows_shown(dataset) as report, steps_shown(Console(stderr=True)) as report_step:
         if dask is None:
