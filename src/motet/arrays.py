@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motet.errors import InvalidData, InvalidNoise, NotFinite, WrongDimension
+from motet.text import count
 
 Array: TypeAlias = NDArray[Any]  # of floats
 Index: TypeAlias = NDArray[Any]  # of whole numbers
@@ -61,6 +62,16 @@ def outliers(values: Array) -> tuple[Index, float]:
         if spread and distance[order[-few]] >= FAR_SPREADS * spread:
             return finite[order[: -few - 1 : -1]], spread
     return np.empty(0, dtype=np.intp), 0.0
+
+
+def far_number(values: Array) -> tuple[int, str] | None:
+    """The place of the farthest of a few far numbers, and what to say of it; None if there are none."""
+    far, spread = outliers(values)
+    if not len(far):
+        return None
+    size = abs(values[far[0]] - np.median(values[is_finite(values)])) / spread
+    others = f" (and {count(len(far) - 1, 'more row')})" if len(far) > 1 else ""
+    return int(far[0]), f"{values[far[0]]:g} is {size:.1g} times the spread of the others{others}"
 
 
 def is_whole_number(value: Any) -> bool:

@@ -22,11 +22,13 @@ THOUSANDS = re.compile(GROUPED)
 MEASURED = re.compile(rf"(?P<number>{GROUPED}|{NUMBER})\s*(?P<unit>{UNIT})")
 PRICED = re.compile(rf"(?P<unit>{CURRENCY})\s*(?P<number>{GROUPED}|{NUMBER})")
 MAX_KINDS, MAX_ROWS = 3, 3  # of cells, in a refusal
+DATE = r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d\d))([ T,].*)?"
 KINDS = [  # what a cell is that is no number, and what to do
     (re.compile(rf"[<≤].*|{NUMBER}\s*-"), "below a limit", "write a number, such as half of the limit"),
     (re.compile(rf"[>≥].*|{NUMBER}\s*\+"), "above a limit", "write a number, such as the limit"),
     (re.compile(rf"{NUMBER}\s*(-|–|to)\s*{NUMBER}"), "a range", "write one number, such as its middle"),
     (re.compile(r"[?.*-]+|unknown|missing|none|not .*|#.*", re.I), "a mark of a missing value", "empty the cell"),
+    (re.compile(DATE), "a date", "write the days since one; motet init reads dates"),
     (re.compile(r"[+-]?\d*,\d+"), "a comma between decimals", "write 3.5, or separate all cells by semicolons"),
     (re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?"), "points between thousands", "write the number without them"),
 ]

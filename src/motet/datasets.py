@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from motet.arrays import is_finite
+from motet.arrays import far_number, is_finite
 from motet.cells import NO_OUTCOMES, kind_of
 from motet.decoding import first_undecodable
 from motet.errors import InvalidData
@@ -135,6 +135,14 @@ class Dataset:
         units = {column: "" if self.table is None else self.table.unit(column) for column in fields.numbers}
         return {column: unit for column, unit in units.items() if unit}
 
+    def check_outliers(self, fields: Fields) -> None:
+        """Raises if a few numbers of a held table are so far from all others that they decide every setting."""
+        for column in fields.numbers if self.table is not None else ():
+            assert self.table is not None
+            far = far_number(_floats(self.table, column, is_output=column == fields.target))
+            if far is not None:
+                raise self.table.refusal(far[0], column, f"{far[1]}: {OUTLIER_ADVICE}")
+
     def batches(self, fields: Fields, *, rows: int = BATCH_ROWS, skip_missing: bool = False) -> Iterator[Batch]:
         """All rows in batches of at most about ``rows``: numbers as floats, labels of tasks as they are.
 
@@ -234,6 +242,7 @@ def _floats(table: Table, column: str, *, is_output: bool) -> Any:
 
 
 NOT_POSITIVE = "expected a variance above 0"
+OUTLIER_ADVICE = "correct it, or empty the cell and leave the row out with --skip-missing"
 MISSING_VALUE = "expected a value, got nothing; --skip-missing leaves such rows out"
 
 

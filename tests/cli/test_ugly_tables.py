@@ -132,13 +132,22 @@ def test_mistakes_say_what_it_is_and_what_to_do(tmp_path: Path, folder: Path) ->
     answers.write_text(
         text([[*row[:2], ["no", "yes"][k % 2] if k else row[2]] for k, row in enumerate(rows)]), encoding="utf-8"
     )
+    far, days = tmp_path / "far.csv", tmp_path / "days.csv"
+    far.write_text(text([[row[0], "1e12 kg" if k == 7 else row[1], row[2]] for k, row in enumerate(rows)]), "utf-8")
+    days.write_text(
+        text([[row[0], f"{k % 28 + 1}.1.20" if k else row[1], row[2]] for k, row in enumerate(rows)]), "utf-8"
+    )
     columns = ["--client", "Pfleger", "--target", "pay"]
     new = tmp_path / "new.toml"
+    far_number = "far.csv, row 8, column weight: 1e+12 is 9e+10 times the spread of the others: correct it, or empty"
     one_value = "the output 'pay' has one value only, 7, in every row, so there is nothing to learn"
     two_values = 'two values, "no" (24 rows) and "yes" (24 rows): code them as 0 and 1; outcomes other than numbers'
     check_mistakes(
         *((one_value, [*command, *columns]) for command in (["init", new, "--from", constant], ["tune", constant])),
         *((two_values, [*command, *columns]) for command in (["init", new, "--from", answers], ["tune", answers])),
+        (far_number, ["tune", far, *columns]),
+        (far_number, ["fit", far, *columns, "--out", tmp_path / "far.safetensors"]),
+        ("and 45 more, a date: write the days since one; motet init reads dates", ["tune", days, *columns]),
         ("got the byte 0xfc in line 2; say which encoding it has, such as --encoding", ["tune", folder / "pay.csv"]),
         ("expected an encoding, one of utf-8,", ["tune", folder / "pay.csv", "--encoding", "utf-9"]),
     )

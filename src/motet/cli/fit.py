@@ -112,6 +112,7 @@ def tune(
 
     dataset = Dataset.open(file, encoding)
     fields = fields_of(dataset, task, target, _listed(inputs))
+    dataset.check_outliers(fields)
     reg = _regressor(method, common, individual)
     with rows_shown(dataset, as_json) as report, steps_shown(Console(stderr=True), as_json) as report_step:
         if dask is None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from motet.arrays import Array
-from motet.datasets import BATCH_ROWS, Batch, Dataset, Fields, ahead, new_table
+from motet.arrays import Array, far_number
+from motet.datasets import BATCH_ROWS, OUTLIER_ADVICE, Batch, Dataset, Fields, ahead, new_table
 from motet.errors import EmptyData, InvalidData, NoEvidence
 from motet.files import check_new
 from motet.learning import defaults
@@ -118,6 +118,7 @@ def fit_table(
         check_new(path, force=force)
     tuning, sample = None, None
     if model is None:
+        dataset.check_outliers(fields)
         advance = stages(report, READING)
         survey = Survey.of(dataset, fields, limit=tuning_rows, skip_missing=skip_missing, advance=advance)
         model, fitted, sample = tuned(
@@ -177,8 +178,8 @@ def tuned(
     rows = survey.sample
     if not len(rows.y):
         raise EmptyData("nothing to learn: expected at least one complete row")
-    if regressor.optimizer is not None and (reason := one_value(rows.y, survey.fields.target)):
-        raise NoEvidence(f"{reason}: choose another column, --target COLUMN")
+    if regressor.optimizer is not None:
+        _check_rows(rows, survey.fields)
     data = rows.X, rows.y, rows.labels[rows.task], 1.0 / rows.noise
     if regressor.optimizer is None:
         fitted = clone(regressor).fit(data[0], data[1], data[2], data[3])
@@ -189,6 +190,15 @@ def tuned(
         most = -1 if survey.has_many_inputs else defaults.MAX_GROWING_INPUTS
         model = replace(model, basis=defaults.basis("auto", model.common, survey.inputs, most=most, count=landmarks))
     return model, fitted, rows
+
+
+def _check_rows(rows: Rows, fields: Fields) -> None:
+    """Raises if settings would be those of a few far numbers, or of an output that has one value."""
+    for column, numbers in zip((*fields.inputs, fields.target), (*rows.X.T, rows.y)):
+        if (far := far_number(numbers)) is not None:
+            raise InvalidData(f"column {column}: {far[1]}: {OUTLIER_ADVICE}", where=column)
+    if reason := one_value(rows.y, fields.target):
+        raise NoEvidence(f"{reason}: choose another column, --target COLUMN")
 
 
 # --- one pass ---

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from motet.arrays import Array, outliers
+from motet.arrays import Array, far_number
 from motet.cells import common_unit, exceptions, measure, written_number
 from motet.errors import EmptyData, InvalidData
 from motet.files import Table, cell_number, is_missing
 from motet.learning.search import one_value
 from motet.model.columns import Column
-from motet.text import brief, count
+from motet.text import brief
 
 FEW_EXCEPTIONS = 0.1  # share of the cells of a column of numbers that are none
 MANY_NUMBERS = 0.5  # share of a column that has too many different cells for a category
@@ -75,16 +75,9 @@ def check_varies(y: Array, file: str, target: str) -> None:
 def check_outliers(table: Table, rows: Sequence[int], column: str, numbers: Any) -> None:
     """Raises if a few numbers are so far from all others that they decide every setting."""
     numbers = np.asarray(numbers, dtype=float)
-    far, spread = outliers(numbers)
-    if len(far):
-        size = abs(numbers[far[0]] - np.median(numbers)) / spread
-        others = f" (and {count(len(far) - 1, 'more row')})" if len(far) > 1 else ""
-        raise table.refusal(
-            rows[far[0]],
-            column,
-            f"{numbers[far[0]]:g} is {size:.1g} times the spread of the others{others}: correct it, or empty the cell, "
-            "so that the row is left out",
-        )
+    if (far := far_number(numbers)) is not None:
+        advice = "correct it, or empty the cell, so that the row is left out"
+        raise table.refusal(rows[far[0]], column, f"{far[1]}: {advice}")
 
 
 def _is_measured(cell: Any) -> bool:
