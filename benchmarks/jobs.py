@@ -19,6 +19,7 @@ from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, 
 from benchmarks.million import million
 from benchmarks.page import page
 from benchmarks.partitions import huge, partitions
+from benchmarks.proposals import proposals
 from benchmarks.recovery import recovery
 from benchmarks.rows import fit_smooth, rows, tune_rows  # noqa: F401
 from benchmarks.tuning import long_tasks, predict_long_tasks, tuning  # noqa: F401
@@ -267,6 +268,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     million,
     partitions,
     huge,
+    proposals,
     recovery,
     service,
     workers,

@@ -56,7 +56,10 @@ def init(
     target: Annotated[str | None, typer.Option(help="The table's column of outputs.", metavar="COLUMN")] = None,
     inputs: Annotated[
         str | None,
-        typer.Option(help="Columns of inputs, separated by commas; by default all that can be.", metavar="COLUMNS"),
+        typer.Option(
+            help="Columns of inputs, separated by commas; by default all that can be and do not give the output away.",
+            metavar="COLUMNS",
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The table's column of items, if inputs are names.", metavar="COLUMN")
@@ -142,6 +145,9 @@ def init(
     that. So a private study takes all of it from a pilot: a fifth of the table's clients at random, at least 30. The
     file has their digests, and motet serve --data leaves them out; of the other clients it says nothing. With --policy
     exact, which promises nothing, there is no pilot, and all rows are used.
+
+    Of each input it shows what it tells of the output at held-out rows. One that all but is the output is left out,
+    unless --inputs names it: is it known when you predict? Settings of a large table are searched on some of its rows.
     """
     promise = {"policy": policy, "epsilon": epsilon, "releases": releases, "every": every}
     if policy == "exact" and (epsilon is not None or releases is not None):

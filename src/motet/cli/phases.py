@@ -15,6 +15,7 @@ from motet.study.phases import Advance, Begin
 from motet.text import count, printable
 
 PAUSE = 10.0  # seconds between lines
+FRAMES = 2.0  # of the bar, in a second
 
 
 @contextmanager
@@ -26,7 +27,9 @@ def phases_shown(
         yield _Lines(clock, quiet=quiet).begin
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, refresh_per_second=FRAMES
+    ) as progress:
 
         def begin(name: str, unit: str, most: int) -> Advance:
             for bar in progress.task_ids:

@@ -27,7 +27,7 @@ from motet.model.gram import gram, linear_factor
 
 Bias: TypeAlias = Literal["none", "constant", "linear"] | Sequence[int]  # or a constant and slopes in these columns
 
-MAX_EIGEN_POINTS = 1000  # of which eigenvectors are found
+MAX_EIGEN_POINTS, POINTS_PER_VECTOR = 600, 4  # of which eigenvectors are found; more if many of these are wanted
 
 
 # --- which basis ---
@@ -159,7 +159,7 @@ class Eigen(BasisSpec):
 
     def _some(self, kernel: Kernel) -> Array:
         """The points, or those that stand for them."""
-        n, size = len(self.points), max(MAX_EIGEN_POINTS, self.rank)
+        n, size = len(self.points), max(MAX_EIGEN_POINTS, POINTS_PER_VECTOR * self.rank)
         if n <= size:
             return self.points
         if _is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
