@@ -203,7 +203,7 @@ def test_what_is_removed_while_a_release_is_made_is_not_said_to_be_gone(
         if point == "caught up" and len(one.publisher._engine.tasks) == 2 and not answers:
             answers.append(one.call("DELETE", "/v1/me", "own"))
 
-    for one in world(tmp_path, EXACT, reached=lambda point: removing(point)):
+    for one in world(tmp_path, EXACT, reached=removing):
         send(one, "another", 0.25, *[0.125] * withdrawn)
         if withdrawn:
             assert one.release() == 1

@@ -126,7 +126,7 @@ def begin(store: Store) -> None:
 
 
 def may_show(connection: Connection, number: int) -> bool:
-    """Whether a release that is served, or is made while none is, may have what was removed with a number of the log."""
+    """Whether a release that is served, or is made while none is, may have what was removed with this number."""
     newest = _newest(connection)
     if newest is not None and newest.size:
         return bool(newest.sequence < number)
