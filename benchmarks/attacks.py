@@ -102,23 +102,20 @@ while True:
         key.fileobj.sendall(read.count(b"</html>") * page)
 """
 OPEN_STREAMS = """
-import resource, selectors, socket, sys, time
+import resource, socket, sys, time
 port, number = int(sys.argv[1]), int(sys.argv[2])
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-ends = selectors.DefaultSelector()
-def ask(stranger):
-    stranger.sendall(b"GET /v1/stream HTTP/1.1\\r\\nHost: x\\r\\nX-Forwarded-For: 192.0.2.1\\r\\n\\r\\n")
-for _ in range(number):
+def ask():
     stranger = socket.create_connection(("127.0.0.1", port))
-    ask(stranger)
-    ends.register(stranger, selectors.EVENT_READ)
+    stranger.sendall(b"GET /v1/stream HTTP/1.1\\r\\nHost: x\\r\\nX-Forwarded-For: 192.0.2.1\\r\\n\\r\\n")
+    stranger.recv(65536)
+    return stranger
+held = [ask() for _ in range(number)]
 print("all", flush=True)
 while True:
-    for key, _ in ends.select(1.0):
-        if b" 503 " in key.fileobj.recv(65536):
-            ask(key.fileobj)
-        time.sleep(0.001)
+    held.append(ask())
+    time.sleep(0.05)  # the proxy of the docs lets no more through
 """
 
 

@@ -69,9 +69,9 @@ def check_lead(study: Study) -> None:
     work = client_seconds(examples)
     if study.private and Timing(study.release).lead < work:
         raise InvalidStudy(
-            f"{study.path.name}, release.every: expected at least {math.ceil(work / LEAD_SHARE)}s, as a client may "
-            f"send {examples} examples (limits.examples_per_client) and its part must be computed in a tenth of that "
-            f"time; got {every:g}s: choose a longer time or fewer examples"
+            f"{study.path.name}, release.every: expected at least {math.ceil(work / LEAD_SHARE)}s, a tenth of which is "
+            f"enough to compute the part of a client with {examples} examples (limits.examples_per_client), got "
+            f"{every:g}s: choose a longer time or fewer examples"
         )
 
 

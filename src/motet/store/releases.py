@@ -126,7 +126,7 @@ def begin(store: Store) -> None:
 
 
 def may_show(connection: Connection, number: int) -> bool:
-    """Whether a release that is served, or is made while none is, may have what a number of the log removed."""
+    """Whether a release that is served, or is made while none is, may have what was removed with this number."""
     newest = _newest(connection)
     if newest is not None and newest.size:
         return bool(newest.sequence < number)
@@ -348,12 +348,6 @@ def participation(connection: Connection, client: str) -> int:
     """In how many releases a client has taken part, if the budget is per client."""
     chosen = select(participations.c.releases).where(participations.c.client == client)
     return connection.execute(chosen).scalar() or 0
-
-
-def end_for(connection: Connection, planned: Ledger, client: str) -> str | None:
-    """Why no later release will have what a client sends; None while one will."""
-    taken_part = participation(connection, client) if planned.per == "client" else 0
-    return budget(connection, planned).end_for(taken_part)
 
 
 def _charge(connection: Connection, scales: Mapping[int, float], clients: Collection[str]) -> chain.Content:
