@@ -283,6 +283,8 @@ def test_limits_are_wider_than_the_data_and_a_scale_is_itself(tmp_path: Path) ->
     assert low < frame["glucose"].min() < frame["glucose"].max() < high
     stars = frame.assign(glucose=np.arange(40) % 5 + 1)
     assert Pilot.read(table(tmp_path, stars), ROLES).limits_y == (1.0, 5.0)
+    stars["glucose"] = np.where(stars["glucose"] == 1, 0.5, stars["glucose"])  # half stars
+    assert Pilot.read(table(tmp_path, stars), ROLES).limits_y == (0.5, 5.0)
 
 
 def test_outward() -> None:

@@ -57,7 +57,7 @@ MANY_ROWS = 50  # of which whole numbers that are all different are the rows' ow
 MANY_CLIENTS = 25
 MAX_GAPS = 20  # numbers for each row of a pilot that has some of the numbered rows
 ROW_NUMBERS = ("rownames", "row", "index", "unnamed: 0")  # what R and pandas call them
-MAX_LEVELS = 12  # different whole numbers, up to which outputs are a scale such as stars
+MAX_LEVELS = 12  # different whole or half numbers, up to which outputs are a scale such as stars
 ONE_ROW_ADVICE = "or say which column has the clients, --client COLUMN"
 
 
@@ -237,7 +237,8 @@ class Pilot:
     def limits_y(self) -> tuple[float, float]:
         """Wide enough for others: of a scale such as stars its ends, else half a range more; not below 0 if none is."""
         low, high = self.range_y
-        if len(levels := np.unique(self.y)) <= MAX_LEVELS and (levels == np.round(levels)).all():
+        halves = 2 * np.unique(self.y)
+        if len(halves) <= MAX_LEVELS and (halves == np.round(halves)).all():
             return low, high
         return outward(low, high, OUTPUT_MARGIN)
 
