@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from openpyxl import Workbook
 from pyarrow import parquet
 
 from motet import Disclosed, Model
@@ -162,6 +163,23 @@ parquet_files = partial(
     suffix=".parquet",
     encode=to_parquet,
     tokens=[b"PAR1", b"ARROW:schema", b"\x15\x00", b"\x7f\xff\xff\xff"],
+)
+
+
+def to_workbook(text: str) -> bytes:
+    """A table of text as an Excel workbook, its numbers as numbers."""
+    separator, book, out = max(",;\t", key=text.partition("\n")[0].count), Workbook(), io.BytesIO()
+    for line in text.splitlines():
+        book.active.append([_cell(cell) for cell in line.split(separator)])
+    book.save(out)
+    return out.getvalue()
+
+
+workbook_files = partial(
+    table_files,
+    suffix=".xlsx",
+    encode=to_workbook,
+    tokens=[b"PK\x01\x02", b"xl/worksheets/sheet1.xml", b"\xff\xff\xff\x7f", b"<!DOCTYPE"],
 )
 CELLS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.floats(), st.sampled_from(TEXTS[:20]), st.integers(-(2**63), 2**63 - 1), st.dates(),

@@ -134,6 +134,8 @@ def test_tuned_settings_can_be_kept() -> None:
 
 def test_too_few_rows_keep_the_settings_and_say_so() -> None:
     with pytest.warns(UserWarning, match="settings are kept as given: the rows are too few, or too alike"):
+        MixedEffectRegressor().fit([[0.0]], [1.0], task=["a"])
+    with pytest.warns(UserWarning, match="kept as given: the output has one value only, 1, in every row, so there is"):
         reg = MixedEffectRegressor().fit([[0.0], [1.0]], [1.0, 1.0], task=["a", "b"])
     assert reg.tuning_ is None
     with pytest.raises(InvalidModel, match='optimizer must be "evidence" or None'):

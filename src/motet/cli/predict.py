@@ -124,7 +124,7 @@ def predict(
     about = _notes(query, as_json)
     if release is not None and (names := query.release.names) is not None:
         about |= {"output": names.output or names.target, "unit": names.unit}
-        if names != Names(inputs=names.inputs):  # somebody chose them
+        if names.text != Names().text:  # somebody chose it
             note(f"predicted: {names.text}{f', of {names.study}' * bool(names.study)}", as_json=as_json)
     with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
         predicted = predictions.predict(query, advance, top=top, observation=observation)
