@@ -22,7 +22,7 @@ from motet.study.proposal import Promise, Proposal
 from motet.study.study import Study
 
 NEW_ROWS = 3  # of a new client's own
-FOLDS_UP_TO = ((5000, 5), (20_000, 2))  # rows of a table, and in how many folds it is evaluated; a larger one in one
+FOLDS_UP_TO = ((5000, 5), (10_000, 2))  # rows of a table, and in how many folds it is evaluated; a larger one in one
 
 
 @dataclass(frozen=True, eq=False)
