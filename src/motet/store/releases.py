@@ -350,6 +350,12 @@ def participation(connection: Connection, client: str) -> int:
     return connection.execute(chosen).scalar() or 0
 
 
+def end_for(connection: Connection, planned: Ledger, client: str) -> str | None:
+    """Why no later release will have what a client sends; None while one will."""
+    taken_part = participation(connection, client) if planned.per == "client" else 0
+    return budget(connection, planned).end_for(taken_part)
+
+
 def _charge(connection: Connection, scales: Mapping[int, float], clients: Collection[str]) -> chain.Content:
     """Add rows to the ledger, scales by version, and one participation to each client; returns what to chain."""
     connection.execute(
