@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from motet.cells import Measure, common_unit, measure
 from motet.errors import InvalidData
-from motet.files import Table, cell_number
+from motet.files import Table, cell_number, read
 
 
 def column(*cells: object) -> Table:
@@ -103,3 +105,14 @@ def test_what_a_cell_is(cells: tuple[object, ...], words: str) -> None:
     with pytest.raises(InvalidData) as refusal:
         column(*cells).floats("lead")
     assert words in str(refusal.value)
+
+
+def test_a_comma_is_a_decimal_mark_before_a_unit_too(tmp_path: Path) -> None:
+    """Where cells are separated by semicolons and a whole column has units; elsewhere it may be a name."""
+    path = tmp_path / "lab.csv"
+    path.write_text('size;"lead, mg";kind\n1,5;89,6 mg;1,5 l\n2;70 mg;jug\n;;\n3,5;;1,5 l\n', encoding="utf-8")
+    table = read(path)
+    assert table.columns == ["size", "lead, mg", "kind"]
+    assert [row[1] for row in table.rows] == ["89.6 mg", "70 mg", ""]
+    assert common_unit(cell for cell in table.cells("lead, mg") if cell) == "mg"
+    assert [row[::2] for row in table.rows] == [["1.5", "1,5 l"], ["2", "jug"], ["3.5", "1,5 l"]]

@@ -29,7 +29,11 @@ KINDS = [  # what a cell is that is no number, and what to do
     (re.compile(rf"{NUMBER}\s*(-|–|to)\s*{NUMBER}"), "a range", "write one number, such as its middle"),
     (re.compile(r"[?.*-]+|unknown|missing|none|not .*|#.*", re.I), "a mark of a missing value", "empty the cell"),
     (re.compile(DATE), "a date", "write the days since one; motet init reads dates"),
-    (re.compile(r"[+-]?\d*,\d+"), "a comma between decimals", "write 3.5, or separate all cells by semicolons"),
+    (
+        re.compile(rf"[+-]?\d*,\d+\s*({UNIT})?"),
+        "a comma between decimals",
+        "write 3.5, or all numbers so and semicolons between cells",
+    ),
     (re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?"), "points between thousands", "write the number without them"),
 ]
 TEXT = "text", "write a number"

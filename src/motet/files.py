@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from motet.arrays import MAX_COLUMNS, finite_number
-from motet.cells import common_unit, exceptions, written_number
+from motet.cells import UNIT, common_unit, exceptions, written_number
 from motet.decoding import decoded, encoding_of
 from motet.errors import InvalidData, MotetError
 from motet.text import suggestion
@@ -34,6 +35,7 @@ PARQUET = (".parquet", ".pq")
 SEPARATORS = ",;\t"
 FORMAT_BYTES = 2**16  # by which the format of a large CSV is known
 POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
+COMMA_MEASURE = re.compile(rf"\s*([+-]?\d*,?\d+\s*{UNIT})?\s*")  # or nothing
 MAX_TABLE_BYTES = 2**30  # of a table that is held
 MAX_CELLS = 2**25  # of one; each takes 60 bytes of memory, in a table of one column 170
 FREE_CELLS = 2**20  # that a Parquet file of any size may have,
@@ -290,10 +292,16 @@ def _separator(text: str) -> str:
 
 
 def _with_points(rows: list[list[str]]) -> list[list[str]]:
-    """Rows in which 3,5 is a number, unless another cell writes numbers with a point."""
+    """Rows in which 3,5 is a number, unless another cell writes numbers with a point; so is 3,5 kg, where all cells of
+    a column have a unit: else it may be a name."""
     if any(POINT_NUMBER.fullmatch(cell) for row in rows for cell in row):
         return rows
-    return [[cell.replace(",", ".") if COMMA_NUMBER.fullmatch(cell) else cell for cell in row] for row in rows]
+    columns = zip_longest(*rows[1:], fillvalue="")
+    measured = {k for k, cells in enumerate(columns) if all(map(COMMA_MEASURE.fullmatch, cells))}
+    forms = [COMMA_MEASURE if k in measured else COMMA_NUMBER for k in range(max(map(len, rows), default=0))]
+    return [
+        [cell.replace(",", ".") if form.fullmatch(cell) else cell for cell, form in zip(row, forms)] for row in rows
+    ]
 
 
 def _workbook(path: Path, data: bytes) -> tuple[list[str], dict[int, list[Any]]]:

@@ -78,6 +78,7 @@ def test_a_study_reads_what_init_has_read(folder: Path) -> None:
     said = (folder / "said.txt").read_text(encoding="utf-8")
     assert "Note: weight is in kg: " in said
     assert "Note: pay is in €: " in said
+    assert "pay.csv --encoding cp1252" in said  # of the command that comes next
     study = Study.load(folder / "pay.toml")
     assert study.model.columns is not None
     assert [column.unit for column in study.model.columns] == ["kg"]

@@ -223,7 +223,7 @@ def _from_table(
     show_scores(found, "this study", NEW_ROWS)
     show_cost(found, whole, drawn)
     show_advice(found, study)
-    show_next(file, study, path, drawn)
+    show_next(file, study, path, drawn, roles.encoding)
 
 
 def _evaluated(study: Study, table: Table, begin: Begin, whose: str = "") -> Evaluation:

@@ -74,9 +74,16 @@ def show_pilot(pilot: Pilot) -> None:
 def _show_gains(pilot: Pilot, all_inputs: Together) -> None:
     listed = [(gain.input, gain.alone, gain.beside) for gain in pilot.gains]
     listed += [("all together", all_inputs.share, None)] * (len(pilot.roles.inputs) > 1)
-    rows = [(name, *(NOTHING if one is None else f"{100 * one:.3g} %" for one in gains)) for name, *gains in listed]
+    rows = [
+        (name, *(NOTHING if one is None else f"{round(100 * one, 1):.3g} %" for one in gains))
+        for name, *gains in listed
+    ]
     show_table(dict.fromkeys(("gain of", "alone", "beside client's mean"), ""), rows)
     show(GAINS)
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{round(100 * share, 1):.3g} %"
 
 
 def _questions(pilot: Pilot) -> list[str]:
@@ -156,10 +163,17 @@ def show_written(file: Path, study: Study, items: Items | None) -> None:
     show_next(file, study)
 
 
-def show_next(file: Path, study: Study, data: Path | None = None, drawn: PilotClients | None = None) -> None:
+def show_next(
+    file: Path,
+    study: Study,
+    data: Path | None = None,
+    drawn: PilotClients | None = None,
+    encoding: str | None = None,
+) -> None:
     by_example, by_release = ("inputs, limits and budget", "the model") if study.private else ("inputs", "the policy")
     show(f"Review it: the first example fixes {by_example}, the first release {by_release}.")
     show(f"Then: motet serve {_quoted(file)}")
     if data is not None and (drawn is None or drawn.joins or drawn.others):
         rows = "the table" if drawn is None or drawn.joins else f"the other {drawn.others} clients"
-        show(f"Or, with the rows of {rows} in it: motet serve {_quoted(file)} --data {_quoted(data)}")
+        how = f" --encoding {encoding}" if encoding else ""
+        show(f"Or, with the rows of {rows} in it: motet serve {_quoted(file)} --data {_quoted(data)}{how}")
