@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from motet.study.phases import Advance, Begin
 from motet.text import count, printable
+
+if TYPE_CHECKING:
+    from motet.study.phases import Advance, Begin
 
 PAUSE = 10.0  # seconds between lines
 FRAMES = 2.0  # of the bar, in a second
