@@ -74,10 +74,7 @@ def show_pilot(pilot: Pilot) -> None:
 def _show_gains(pilot: Pilot, all_inputs: Together) -> None:
     listed = [(gain.input, gain.alone, gain.beside) for gain in pilot.gains]
     listed += [("all together", all_inputs.share, None)] * (len(pilot.roles.inputs) > 1)
-    rows = [
-        (name, *(NOTHING if one is None else f"{round(100 * one, 1):.3g} %" for one in gains))
-        for name, *gains in listed
-    ]
+    rows = [(name, *(NOTHING if one is None else f"{100 * one:.0f} %" for one in gains)) for name, *gains in listed]
     show_table(dict.fromkeys(("gain of", "alone", "beside client's mean"), ""), rows)
     show(GAINS)
 
