@@ -11,8 +11,8 @@ Each client is one learning task with a few examples; its function is the averag
     Moments     long tasks of linear models, by sums of products; ``motet.sql`` has a database sum them
     Client      the same over HTTP: sends examples, or only downloads a release
 
-Bases are ``Landmarks``, ``Eigen`` and ``Features``; kernels are in ``motet.kernels`` (scikit-learn's and our own),
-exceptions in ``motet.errors``, private releases in ``motet.privacy``, pictures in ``motet.plots``.
+Bases are ``Landmarks``, ``Eigen``, ``Nystrom`` and ``Features``; kernels are in ``motet.kernels`` (scikit-learn's and
+our own), exceptions in ``motet.errors``, private releases in ``motet.privacy``, pictures in ``motet.plots``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from motet.learning.moments import Moments
     from motet.learning.regressor import MixedEffectRegressor, tune
     from motet.learning.table_fit import TableFit, fit_table
-    from motet.model.basis import Eigen, Features, Landmarks
+    from motet.model.basis import Eigen, Features, Landmarks, Nystrom
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
     from motet.release.coefficients import Coefficients
@@ -50,6 +50,7 @@ __all__ = [
     "Model",
     "Moments",
     "MotetError",
+    "Nystrom",
     "TableFit",
     "compare",
     "fit_table",
@@ -70,6 +71,7 @@ _HOME = {
     "Model": "model.model",
     "Moments": "learning.moments",
     "MotetError": "errors",
+    "Nystrom": "model.basis",
     "TableFit": "learning.table_fit",
     "compare": "learning.comparison",
     "fit_table": "learning.table_fit",

@@ -10,7 +10,7 @@ import pytest
 from motet.arrays import as_bytes
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Identity, Linear, On
-from motet.model.basis import MAX_EIGEN_POINTS, Basis, Eigen, Features, Landmarks
+from motet.model.basis import NYSTROM_POINTS, Basis, Eigen, Features, Landmarks, Nystrom
 from motet.model.gram import gram
 from motet.model.model import Model
 from motet.model.tasks import Shift
@@ -42,13 +42,14 @@ def test_landmarks_are_exact_on_themselves_and_drop_what_is_redundant() -> None:
 def test_eigenvectors_of_many_points_are_found_on_some_of_them() -> None:
     """Nearly as good as those on all, at any of them; of items that only have names, the first are a feature each."""
     many = np.random.default_rng(0).normal(size=(1200, 2))
-    some = fixed(Eigen(many, 12), RBF(1.0))
-    assert len(some.landmarks) == MAX_EIGEN_POINTS
+    some = fixed(Nystrom(many, 12), RBF(1.0))
+    assert len(some.landmarks) == NYSTROM_POINTS
+    assert len(fixed(Eigen(many, 12), RBF(1.0)).landmarks) == 1200
     best = np.linalg.eigvalsh(gram(RBF(1.0), many))[:-12].sum() / 1200
     missed = 1.0 - float(np.mean((some.e(many) ** 2).sum(axis=1)))
     assert best < missed < 1.05 * best
     names = np.arange(1500.0)[:, None]
-    basis = Basis.fixed(Eigen(names, 7), ConstantKernel(4.0) * Identity(), 1, "none", has_index=True)
+    basis = Basis.fixed(Nystrom(names, 7), ConstantKernel(4.0) * Identity(), 1, "none", has_index=True)
     np.testing.assert_allclose(basis.e(names), 2.0 * np.eye(1500, 7), atol=1e-12)
 
 

@@ -60,7 +60,7 @@ def test_frozen() -> None:
         ({"bias": [0], "catalogue": ITEMS}, "column numbers from 1 on"),
         ({"individual": None}, "expected a kernel such as RBF"),
         ({"individual": "rbf"}, "expected a kernel such as RBF"),
-        ({"basis": "growing"}, "basis must be None or one of Landmarks, Eigen, Features, got 'growing'"),
+        ({"basis": "growing"}, "basis must be None or one of Landmarks, Eigen, Nystrom, Features, got 'growing'"),
         ({"basis": Features(), "common": None}, "with common=None leave it out"),
     ],
     ids=str,
@@ -84,7 +84,7 @@ def test_refused_json() -> None:
         Model.from_json(json.dumps(whole | {"catalogue": {"names": ["a"], "vectors": [["x"]]}}))
     with pytest.raises(UnknownKernel):
         Model.from_json(MODELS[0].to_json().replace("dot_product", "pickle"))
-    with pytest.raises(InvalidModel, match=r"one of growing, landmarks \(points\), eigen \(points, rank\), features"):
+    with pytest.raises(InvalidModel, match=r"one of growing, landmarks \(points\), eigen \(points, rank\), nystrom"):
         Model.from_json(MODELS[2].to_json().replace("landmarks", "seamarks"))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from motet import Catalogue, Coefficients, Disclosed, Eigen, Engine, Features, Landmarks, Model
+from motet import Catalogue, Coefficients, Disclosed, Eigen, Engine, Features, Landmarks, Model, Nystrom
 from motet.arrays import Array
 from motet.kernels import (
     RBF,
@@ -46,7 +46,12 @@ OTHER_KERNELS = [
 ]
 ALL_KERNELS = [*(kernel for kernel in KERNELS if not isinstance(kernel, ExpSineSquared)), *OTHER_KERNELS]
 LINEAR = Linear([[2.0, 0.1, 0, 0], [0.1, 1, 0, 0.2], [0, 0, 1, 0], [0, 0.2, 0, 1]])
-BASES: dict[str, Any] = {"growing": None, "landmarks": Landmarks(POOL[:7]), "eigen": Eigen(POOL, 5)}
+BASES: dict[str, Any] = {
+    "growing": None,
+    "landmarks": Landmarks(POOL[:7]),
+    "eigen": Eigen(POOL, 5),
+    "nystrom": Nystrom(POOL, 5),
+}
 BIASES: list[Any] = ["none", "constant", "linear", (1,)]
 
 

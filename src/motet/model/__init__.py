@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from motet.model.basis import BasisSpec, Eigen, Features, Landmarks, register_basis
+    from motet.model.basis import BasisSpec, Eigen, Features, Landmarks, Nystrom, register_basis
     from motet.model.catalogue import Catalogue
     from motet.model.model import Model
 
-__all__ = ["BasisSpec", "Catalogue", "Eigen", "Features", "Landmarks", "Model", "register_basis"]
+__all__ = ["BasisSpec", "Catalogue", "Eigen", "Features", "Landmarks", "Model", "Nystrom", "register_basis"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Features of the average task: e(x) with e(x)ᵀe(x′) = K̄(x, x′), and the bias functions behind them.
 
-A ``BasisSpec`` (``Landmarks``, ``Eigen``, ``Features``, or one of your own) states which basis a model wants; None
-means that it grows with the inputs. ``Basis`` is the basis built: φ(x) = (e(x), ψ(x)), ready to evaluate.
+A ``BasisSpec`` (``Landmarks``, ``Eigen``, ``Nystrom``, ``Features``, or one of your own) states which basis a model
+wants; None means that it grows with the inputs. ``Basis`` is the basis built: φ(x) = (e(x), ψ(x)), ready to evaluate.
 
 To add a kind, write a frozen dataclass that derives from ``BasisSpec``, and decorate it with ``register_basis``. A
 study file may choose it if ``motet.study.schema.BasisSection`` has a key for each of its settings.
@@ -27,7 +27,7 @@ from motet.model.gram import gram, linear_factor
 
 Bias: TypeAlias = Literal["none", "constant", "linear"] | Sequence[int]  # or a constant and slopes in these columns
 
-MAX_EIGEN_POINTS, POINTS_PER_VECTOR = 600, 4  # of which eigenvectors are found; more if many of these are wanted
+NYSTROM_POINTS, POINTS_PER_VECTOR = 600, 4  # of which eigenvectors are found; more if many of these are wanted
 
 
 # --- which basis ---
@@ -128,11 +128,7 @@ class Landmarks(BasisSpec):
 @register_basis
 @dataclass(frozen=True, eq=False, repr=False)
 class Eigen(BasisSpec):
-    """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points.
-
-    Of more than ``MAX_EIGEN_POINTS`` points some stand for all, evenly in their order: leading eigenvectors hardly
-    change, and to find them takes the cube of the number. Items that only have names are all alike; the first lead.
-    """
+    """The leading ``rank`` eigenvectors of K̄ over a public catalogue or set of points."""
 
     points: Any
     rank: int
@@ -141,10 +137,11 @@ class Eigen(BasisSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole_number(self.rank) or not 1 <= self.rank <= len(self.points):
-            raise InvalidModel(f"Eigen needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
+            name = type(self).__name__
+            raise InvalidModel(f"{name} needs a rank from 1 to {len(self.points)}, its points, got {self.rank!r}")
 
     def __repr__(self) -> str:
-        return f"Eigen({len(self.points)} points, rank={self.rank})"
+        return f"{type(self).__name__}({len(self.points)} points, rank={self.rank})"
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:  # noqa: ARG002
         """The points Z, and A = W^-½Vᵀ with K̄(Z, Z) ≈ VWVᵀ."""
@@ -157,17 +154,32 @@ class Eigen(BasisSpec):
         values, vectors = values[leading][positive], vectors[:, leading][:, positive]
         return points, (vectors / np.sqrt(values)).T
 
-    def _some(self, kernel: Kernel) -> Array:
-        """The points, or those that stand for them."""
-        n, size = len(self.points), max(MAX_EIGEN_POINTS, POINTS_PER_VECTOR * self.rank)
-        if n <= size:
-            return self.points
-        if _is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
-            return self.points[: self.rank]
-        return self.points[evenly_spread(n, size)]
+    def _some(self, kernel: Kernel) -> Array:  # noqa: ARG002
+        """The points of whose matrix the eigenvectors are: all."""
+        return np.asarray(self.points)
 
     def at_most(self, n: int) -> Eigen:
-        return Eigen(self.points[:n], min(self.rank, n))
+        return type(self)(self.points[:n], min(self.rank, n))
+
+
+@register_basis
+@dataclass(frozen=True, eq=False, repr=False)
+class Nystrom(Eigen):
+    """The Nyström approximation of ``Eigen``: of many points some stand for all, evenly in their order.
+
+    Leading eigenvectors hardly change, and to find them takes the cube of the number. Items that only have names are
+    all alike; the first lead.
+    """
+
+    kind: ClassVar[str] = "nystrom"
+
+    def _some(self, kernel: Kernel) -> Array:
+        n, size = len(self.points), max(NYSTROM_POINTS, POINTS_PER_VECTOR * self.rank)
+        if n <= size:
+            return np.asarray(self.points)
+        if _is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
+            return np.asarray(self.points[: self.rank])
+        return np.asarray(self.points[evenly_spread(n, size)])
 
 
 @register_basis

@@ -19,6 +19,7 @@ from motet.arrays import Array, Index, as_bytes, evenly_spread, match
 from motet.errors import NotPositiveDefinite
 from motet.learning.engine import Engine
 from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
+from motet.model.basis import Nystrom
 from motet.model.tasks import FoldedTasks, Inverse, Shift, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Integers
@@ -27,7 +28,7 @@ CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on
 MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing, unless its shift has few features
 ROUNDING_MARGIN = 1 - 2.0**-40  # so that rounding never makes a norm larger than 1
 SIMULATED_CLIENTS, MIN_SIMULATED_CLIENTS = 1500, 100
-MAX_SIMULATED_POINTS = 1000  # of more public points some stand for all
+MAX_SIMULATED_POINTS = 1000  # of more public points some stand for all, if they do in the basis
 MAX_GRAM_POINTS = 2000  # public points whose covariance is computed for all clients at once
 MAX_SIMULATED_NUMBERS = 2**24  # in memory at once; fewer clients are simulated if they have many examples
 
@@ -46,7 +47,8 @@ class SimulatedClients:
         rng, model, prior_variance = np.random.default_rng(seed), coordinates.model, coordinates.prior_variance
         room = MAX_SIMULATED_NUMBERS // (examples * (examples + len(prior_variance)))
         clients = max(MIN_SIMULATED_CLIENTS, min(SIMULATED_CLIENTS, room))
-        some = evenly_spread(len(coordinates.points), max(MAX_SIMULATED_POINTS, examples))
+        n = len(coordinates.points)
+        some = evenly_spread(n, max(MAX_SIMULATED_POINTS, examples) if isinstance(model.basis, Nystrom) else n)
         h = np.argsort(rng.random((clients, len(some))), axis=1)[:, :examples]
         shift = coordinates.shift(model.individual)
         V = shift.covariance(blocks(shift.gram(coordinates.points[some]), h), np.ones(h.shape))

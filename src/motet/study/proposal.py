@@ -25,7 +25,7 @@ from motet.learning import defaults
 from motet.learning.engine import Engine
 from motet.learning.search import Step
 from motet.learning.tuning import Tuning, tune_model
-from motet.model.basis import MAX_EIGEN_POINTS, Eigen
+from motet.model.basis import NYSTROM_POINTS, Eigen
 from motet.model.model import Model
 from motet.model.spec import to_spec
 from motet.privacy.forecast import best_rank
@@ -45,6 +45,7 @@ from motet.study.template import (
     Listed,
     Policy,
     Sections,
+    eigen,
     output,
     promise,
     rounded,
@@ -158,7 +159,7 @@ class Proposal:
         ledger = Ledger(epsilon=promise.epsilon, releases=promise.releases)
         if promise.releases > 1:  # the last of several knows as much as one release with all of the budget
             ledger = Ledger(epsilon=promise.epsilon, releases=1)
-        points = self.points[evenly_spread(len(self.points), MAX_EIGEN_POINTS)]
+        points = self.points[evenly_spread(len(self.points), NYSTROM_POINTS)]
         model = replace(self.model, catalogue=None, columns=None, basis=Eigen(points, 1))
         advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
         numbers = {"clients": self.clients, "examples": self.examples}
@@ -307,11 +308,11 @@ class Proposal:
             return (
                 {"kind": Entry("landmarks"), **spread}
                 if spread
-                else {"kind": Entry("eigen"), "rank": Entry(MAX_NAMED_RANK)}
+                else {"kind": eigen(len(self.points)), "rank": Entry(MAX_NAMED_RANK)}
             )
         why = f"the forecast's best for {count(self.clients, 'client')} at epsilon {self.promise.epsilon:g}"
         why = "every item, as they only have names" if catalogue is not None and not catalogue.features else why
-        return {"kind": Entry("eigen"), **spread, "rank": Entry(self.rank, why)}
+        return {"kind": eigen(len(self.points)), **spread, "rank": Entry(self.rank, why)}
 
 
 # --- the models that a search starts from ---

@@ -20,6 +20,7 @@ import numpy as np
 from motet.errors import InvalidStudy
 from motet.files import check_new, writing
 from motet.kernels import COMPOSITES, KERNELS
+from motet.model.basis import NYSTROM_POINTS
 from motet.model.catalogue import Catalogue
 from motet.study.items import Items, items_file, written_items
 from motet.study.scale import Scale, even_scale
@@ -87,6 +88,12 @@ def toml(value: Any) -> str:
     return json.dumps(value)
 
 
+def eigen(points: int) -> Entry:
+    """The kind of basis by eigenvectors over so many points."""
+    several = points > NYSTROM_POINTS
+    return Entry("nystrom", "eigenvectors of some points, which stand for all") if several else Entry("eigen")
+
+
 def rounded(number: float, digits: int = 4) -> float:
     """A number with so many digits, as people write settings."""
     return float(f"{number:.{digits}g}")
@@ -104,7 +111,7 @@ COMMENTS = {
     "model": "f = average + shift of each client",
     "inputs": 'columns; or catalogue = "items.csv", with normalise; or dimension = 2, with bounds',
     "table": "columns of clients' tables that are not inputs",
-    "basis": "growing (exact only), landmarks, eigen (rank), features (linear); of points, a grid, or spread = 100",
+    "basis": "growing (exact only), landmarks, eigen or nystrom (rank), features; of points, a grid, or spread",
     "output": "as people read and give it",
     "limits": "public; examples outside them are refused",
     "pilot": "whose rows all settings above come from, if they come from a table",
@@ -296,7 +303,7 @@ class Draft:
     def _basis(self, items: Catalogue | None) -> dict[str, Entry]:
         if items is not None:
             rank = min(len(items), FEATURE_RANK if items.features else MAX_NAMED_RANK)
-            return {"kind": Entry("eigen"), "rank": Entry(rank, "at most the number of items")}
+            return {"kind": eigen(len(items)), "rank": Entry(rank, "at most the number of items")}
         if self._count > len(GRID_COUNTS):
             return {"kind": Entry("features")}
         low, high = self.bounds

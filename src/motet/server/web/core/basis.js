@@ -11,7 +11,7 @@ import { affine, chosenColumns } from "./kernels.js";
 /** @typedef {import("./kernels.js").Kernel} Kernel */
 /** @typedef {"none" | "constant" | "linear" | number[]} Bias */
 
-const KINDS = ["growing", "landmarks", "eigen", "features"];
+const KINDS = ["growing", "landmarks", "eigen", "nystrom", "features"];
 
 export class Basis {
   /**
