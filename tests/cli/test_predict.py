@@ -49,7 +49,8 @@ def test_predictions_over_a_catalogue(studies: Studies, tmp_path: Path) -> None:
         mean, std = client.disclosed().average(["plum", "quince", "quince"], return_std=True)
     told = json.loads(good(average))["predictions"]
     assert [(row["shelf"], row["mean"], row["std"]) for row in told] == list(zip("123", mean.tolist(), std.tolist()))
-    good(motet(items, "send", own, client=studies.guest))
+    sent = motet(items, "send", own, client=studies.guest).result()
+    assert (sent.code, "motet: no later release will have what was sent" in sent.err) == (0, True)
     assert [row["name"] for row in rows(good(motet(items, "predict", "--top", "2", client=studies.guest)))] == best[:2]
 
 

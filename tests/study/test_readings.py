@@ -33,7 +33,7 @@ def visits() -> pd.DataFrame:
             "steps": [f"{int(one):,}" for one in rng.uniform(500, 20_000, 40)],
             "lead": ["<20" if k in (3, 7) else f"{one:.1f}" for k, one in enumerate(rng.uniform(20, 50, 40))],
             "kids": [["0", "1", "2", "3+"][k % 4] for k in range(40)],
-            "pay": [f"{one:,.0f} EUR" for one in 2000 + 10 * weight],
+            "pay": [f"{one:,.0f} EUR" for one in 2000 + 10 * weight + rng.normal(0, 150, 40)],  # else weight tells it
         }
     )
 

@@ -17,6 +17,8 @@ import { count, number, sentence } from "./words.js";
 
 /** @type {StoredExample[]} */
 let stored = [];
+/** @type {Promise<any> | null} */
+let asked = null;
 const panel = new CurvePanel("mine");
 
 export function start() {
@@ -185,6 +187,17 @@ function edit(one, event) {
   form.querySelector("input")?.focus();
 }
 
+/** One request at a time: the server refuses a client's second one, and releases may come faster than it answers. */
+async function ownCoefficients() {
+  while (asked !== null) await asked.catch(() => null);
+  asked = call("/v1/me/coefficients");
+  try {
+    return await asked;
+  } finally {
+    asked = null;
+  }
+}
+
 async function draw() {
   const { release } = state;
   const place = byId("mine-result");
@@ -193,7 +206,7 @@ async function draw() {
     fill(place, element("p", { class: "note" }, release === null ? "Your estimate appears with the first release." : "Your estimate appears with your first example."));
     return;
   }
-  const coefficients = await call("/v1/me/coefficients");
+  const coefficients = await ownCoefficients();
   if (coefficients.release !== release.digest) return; // the page loads the newer one, and draws then
   if (release.names === null) {
     if (!place.contains(panel.root)) fill(place, element("h3", {}, "Your curve"), panel.root);
