@@ -283,7 +283,7 @@ async function drawLists(names, usable, place) {
 function showRequests() {
   const sent = requests.reduce((total, one) => total + one.sent, 0);
   const others = requests.filter((one) => one.method !== "GET").length;
-  fill(byId("own-requests"), `${count(requests.length, "request")} since this page opened, ${others === 0 ? "all of them GET" : `${others} of them not GET`}; ${count(sent, "byte")} sent with them.`);
+  fill(byId("own-requests"), `${count(requests.length, "request")} besides those for the files of this page, ${others === 0 ? "all of them GET" : `${others} of them not GET`}; ${count(sent, "byte")} sent with them.`);
   const rows = requests.slice(-12).map((one) => element("li", {}, `${clock(one.time)} ${one.method} ${one.path}${one.sent ? `, ${count(one.sent, "byte")} sent` : ""}`));
   fill(byId("own-request-list"), ...rows);
 }
