@@ -7,16 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from motet.errors import WrongDimension
+from motet.errors import InvalidModel, WrongDimension
 from motet.kernels import (
     RBF,
     ConstantKernel,
     DotProduct,
     Identity,
+    Kernel,
     Linear,
     On,
+    is_held,
     on_columns,
 )
+from tests.model.kernels import KERNELS
 
 
 def test_formulas_of_our_own() -> None:
@@ -58,3 +61,23 @@ def test_wrong_dimension_is_told() -> None:
         On(RBF(1.0), [3])(X)
     with pytest.raises(WrongDimension, match="1 slopes"):
         Linear(np.eye(2))(X)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_kernel_is_held_if_it_has_no_free_parameter(kernel: Kernel) -> None:
+    assert is_held(kernel) == all(parameter.fixed for parameter in kernel.hyperparameters)
+    assert not is_held(2.0 * kernel)
+    assert is_held(ConstantKernel(2.0, "fixed") * kernel) == is_held(kernel)
+
+
+def test_a_covariance_is_checked_once_and_anew_when_it_is_set() -> None:
+    kernel = Linear([[1.0, 0.5], [0.5, 1.0]])
+    assert kernel.C is kernel.C
+    kernel.set_params(covariance=[[4.0, 0.0], [0.0, 9.0]])
+    np.testing.assert_array_equal(kernel.C, np.diag([4.0, 9.0]))
+    np.testing.assert_array_equal(kernel.L, np.diag([2.0, 3.0]))
+    kernel.theta = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(kernel.C, [[1.0, 2.0], [2.0, 13.0]], rtol=1e-15)
+    kernel.covariance = [[1.0, 2.0], [2.0, 1.0]]
+    with pytest.raises(InvalidModel, match="without negative eigenvalues"):
+        kernel.C  # noqa: B018
