@@ -70,10 +70,14 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     (
         "basis.kind",
         {'"landmarks"': '"growing"'},
-        'expected "landmarks" or "eigen", got "growing"; change it, or remove grid',
+        'expected "landmarks", "eigen" or "nystrom", got "growing"; change it, or remove grid',
     ),
-    ("basis.kind", {"grid": "rank = 3\ngrid"}, 'expected "eigen", got "landmarks"; change it, or remove rank'),
-    ("basis.kind", {'"landmarks"': '"eigenvectors"'}, '"eigen" or "features", got "eigenvectors"'),
+    (
+        "basis.kind",
+        {"grid": "rank = 3\ngrid"},
+        'expected "eigen" or "nystrom", got "landmarks"; change it, or remove rank',
+    ),
+    ("basis.kind", {'"landmarks"': '"eigenvectors"'}, '"nystrom" or "features", got "eigenvectors"'),
     ("basis.kind", {'{ kernel = "rbf" }': '"none"'}, "a basis is of the common kernel"),
     ("basis.rank", {'"landmarks"': '"eigen"'}, "missing; expected a whole number from 1"),
     ("basis.rank", {'"landmarks"': '"eigen"\nrank = 9'}, "Eigen needs a rank from 1 to 5, its points, got 9"),
