@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.load import STUDY, body, enrolled, request, resident, served
 from benchmarks.measure import Row, duration
-from motet.server.connections import raise_descriptor_limit
+from motet.server.protection.connections import raise_descriptor_limit
 
 SECONDS, ROUNDS = 2.5, 3
 CONNECTIONS, HOSTILE_SENDERS = 4000, 20  # as many as a server takes by default; bodies at once

@@ -24,9 +24,9 @@ import psutil
 from benchmarks.measure import Row, duration
 from motet import Client
 from motet.store.clients import enroll
-from motet.store.dialects import SQLite
 from motet.store.examples import to_bytes
 from motet.store.schema import examples
+from motet.store.sqlite import SQLite
 from motet.store.store import Store
 from motet.study.study import Study
 

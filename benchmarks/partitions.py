@@ -28,8 +28,8 @@ from tests.oracles import Array
 from benchmarks.measure import Row, duration, own_peak
 from motet import Engine, Landmarks, Model
 from motet.kernels import RBF, DotProduct
-from motet.learning.defaults import landmarks
-from motet.learning.table_fit import TableFit, fit_table
+from motet.scale.fit import TableFit, fit_table
+from motet.tuning.defaults import landmarks
 
 EXAMPLES, INPUTS, COLUMNS = 10, 2000, ("a", "b", "c")
 ROWS_PER_GROUP = 1_000_000
@@ -221,7 +221,7 @@ def _local(path: Path, workers: int) -> float:
 
 
 def _import() -> None:
-    import motet.learning.cluster  # noqa: F401
+    import motet.scale.cluster  # noqa: F401
 
 
 def _compare(path: Path) -> float:
@@ -248,7 +248,7 @@ def _bound(path: Path) -> dict[str, float]:
     for held in (exact, fixed):
         held.learn_many(task, X, y)
     difference = np.abs(exact.predict_many(task, X) - fixed.predict_many(task, X)).max()
-    return {"difference": float(difference), "bound": few.missed.std}
+    return {"difference": float(difference), "bound": few.residual.std}
 
 
 def main() -> None:

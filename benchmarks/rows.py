@@ -16,7 +16,7 @@ from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, 
 from motet import MixedEffectRegressor, Model, Moments, sql
 from motet.arrays import Array
 from motet.kernels import RBF, ConstantKernel, Linear
-from motet.model.own_landmarks import LANDMARKS
+from motet.kernels.nystrom import LANDMARKS
 
 GROUPS, LENGTH, INPUTS = 100, 20_000, ["a", "b", "c"]
 NAMES: dict[str, Any] = {"task": "group", "target": "y", "inputs": INPUTS}

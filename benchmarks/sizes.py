@@ -95,7 +95,7 @@ def fill(store: Store, study: Study, clients: int) -> None:
                 new = [
                     examples.Example(uuid.uuid4().hex, x, float(y), 1.0) for x, y in zip(rows, rng.normal(size=EACH))
                 ]
-                examples.Addition.of(client.id, new, EACH)(connection)
+                examples.add(connection, examples.Addition(client.id, list(zip(*new)), EACH))
     assert store.scrub().result(60)
 
 
@@ -103,7 +103,7 @@ def folded(store: Store, study: Study) -> tuple[float, float]:
     """Seconds of a fold from zero, and of the release behind it."""
     publisher = Publisher(store, study, clock=lambda: time.time() + 2)
     begin = time.perf_counter()
-    publisher.catch_up()
+    publisher.learner.catch_up()
     middle = time.perf_counter()
     assert publisher.tick() is not None
     return middle - begin, time.perf_counter() - middle

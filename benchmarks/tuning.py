@@ -11,12 +11,12 @@ import numpy as np
 from benchmarks.measure import Row, peak_megabytes, timed
 from motet import Engine, MixedEffectRegressor
 from motet.arrays import Array
+from motet.engine.system import System
 from motet.kernels import RBF
-from motet.learning.components import Components
-from motet.learning.gradient import Slope, slope
-from motet.learning.system import System
-from motet.learning.tuning import tune_model
 from motet.music import simulation as music
+from motet.tuning.components import Components
+from motet.tuning.gradient import Slope, slope
+from motet.tuning.tuning import tune_tasks
 
 ALPHA, LAM = 0.0714, 3.16e-4
 LONG_TASKS, LENGTH, ROWS = 4, 2_000, 1_000
@@ -37,7 +37,7 @@ def tuning() -> list[Row]:
     given = partial(fit, None)
     one, r_one = timed(_evaluation(engine), given, 21)
     whole, r_whole = timed(partial(fit, "evidence"), given, 5)
-    steps = len(tune_model(engine).log)
+    steps = len(tune_tasks(engine.model, *engine.folded()).log)
     job, against = "3,000 tasks × 5 on 489 inputs", "one fit with given settings"
     return [
         Row(f"evidence with gradient, {job}", one, against, r_one, 2.5),

@@ -17,9 +17,9 @@ from motet.study.template import Draft
 PAGE = Path(__file__).with_name("commands.md")
 NEW = Draft()
 INIT = (
-    f"By default the study is called *{NEW.name}*, inputs are {NEW.dimension} number from {NEW.bounds[0]:g} to "
-    f"{NEW.bounds[1]:g}, and releases are {NEW.policy}, {NEW.releases} of them with an ε of {NEW.epsilon:g}, one every "
-    f"`{NEW.every}`."
+    f"Without a table the study is by default called *{NEW.name}*, inputs lie from {NEW.bounds[0]:g} to "
+    f"{NEW.bounds[1]:g} and outputs from {NEW.y[0]:g} to {NEW.y[1]:g}. Releases are {NEW.policy}, {NEW.releases} of "
+    f"them with an ε of {NEW.epsilon:g}, one every `{NEW.every}`."
 )
 HEADER = """\
 # Commands

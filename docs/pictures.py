@@ -21,7 +21,6 @@ import matplotlib.pyplot as plt
 from motet import Engine, MixedEffectRegressor, Model
 from motet.arrays import Array, Index
 from motet.cli.app import app
-from motet.client.layout import Layout
 from motet.client.predictions import Query, Source, predict
 from motet.client.tables import read_clients, read_inputs
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
@@ -31,6 +30,7 @@ from motet.music.simulation import artists
 from motet.plots.predictions import save
 from motet.privacy import release
 from motet.study import Study
+from motet.tables.roles import Layout
 
 HERE = Path(__file__).absolute().parent / "img"
 AVERAGE, CLIENT, TRUTH = "#0072B2", "#D55E00", "#555555"  # colour-blind safe

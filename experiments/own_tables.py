@@ -35,7 +35,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from tests.own_tables import TABLES, OwnTable
 
 from experiments.tables import Table
-from motet.learning.engine import Engine
+from motet.engine.engine import Engine
 from motet.study.study import Study
 
 RESULTS = Path(__file__).parent / "OWN_TABLES.md"

@@ -16,15 +16,16 @@ import numpy as np
 from rich.console import Console
 
 from experiments.tables import Table as Results
-from motet.files import Table
-from motet.study.pilot import Pilot, Roles
-from motet.study.pilot_clients import PilotClients
-from motet.study.proposal import Promise, Proposal
-from motet.study.template import Sections, text
+from motet.planning.inputs import PilotRoles
+from motet.planning.pilot import Pilot, PilotClients
+from motet.planning.proposal import Proposal
+from motet.planning.sections import StudyFile
+from motet.study.template import Promise, Sections, text
+from motet.tables.files import Table
 
 RESULTS = Path(__file__).parent / "SETTINGS_MEMBERSHIP.md"
 CLIENTS, ROWS = 80, 4
-ROLES = Roles(client="client", target="y", inputs=("x",))
+ROLES = PilotRoles(task="client", target="y", inputs=("x",))
 
 
 def simulated(seed: int, clients: int = CLIENTS) -> Table:
@@ -50,7 +51,7 @@ def study_file(table: Table, salt: str, share: float) -> str:
     """
     drawn = PilotClients.draw(table, "client", "y", share=share, joins=share == 1, salt=salt)
     proposal = Proposal.of(Pilot.read(table, ROLES, drawn), Promise(policy="exact"), plain=True)
-    return text(settings_of(proposal.sections(Path("study.toml"), "study"), share), "", {})
+    return text(settings_of(StudyFile(proposal).sections(), share), "")
 
 
 def settings_of(sections: Sections, share: float) -> Sections:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from motet import Disclosed, Eigen, Engine, Model
 from motet.arrays import Array, Index
-from motet.model.catalogue import Catalogue
 from motet.model.tasks import Task
 from motet.music import simulation as music
 from motet.music.reproduce import ARTICLE, preference
@@ -22,6 +21,7 @@ from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
 from motet.privacy.ledger import Integers, Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.release.clients import predict
+from motet.tables.catalogue import Catalogue
 
 EXAMPLES, RANK, RELEASES = 5, 80, 10
 Bools = NDArray[np.bool_]

@@ -17,10 +17,10 @@ from experiments.tables import Table, mean_and_error
 from experiments.tuning_results import write
 from motet import MixedEffectRegressor, Model
 from motet.arrays import Array
+from motet.engine.system import System
 from motet.kernels import RBF, ConstantKernel, Kernel, Linear
-from motet.learning.components import Components
-from motet.learning.system import System
 from motet.model.basis import Bias
+from motet.tuning.components import Components
 
 TASKS, ROWS, NEW_ROWS = 60, 8, 4
 INTERVAL, BAND = 1.96, 1.645  # standard deviations on either side of 95 % and 90 %
@@ -75,7 +75,7 @@ def _draws(K: Array, count: int, rng: np.random.Generator) -> Array:
 
 def _variances(components: Components, noise: float, X: Array) -> dict[str, float]:
     """Logarithms of the mean variance of each component at inputs, and of the noise's, given the latter."""
-    named = {f"{one.label}, its variance": np.log(noise * one.size(X)) for one in components.listed}
+    named = {f"{one.label}, its variance": np.log(noise * one.size(X)) for one in components.terms}
     return {**named, "noise, its variance": float(np.log(noise))}
 
 

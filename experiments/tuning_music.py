@@ -20,11 +20,11 @@ from experiments.study import EXAMPLES, SIMULATION, Setting, artists, learned, r
 from experiments.tables import Table
 from experiments.tuning_results import write
 from motet.kernels import RBF, ConstantKernel
-from motet.learning.tuning import tune_model
-from motet.linalg import blas_limit
 from motet.model.model import Model
 from motet.music.reproduce import ALPHAS, LAMS
 from motet.music.simulation import INDIVIDUAL, Listeners, simulate
+from motet.threads import blas_limit
+from motet.tuning.tuning import tune_tasks
 
 PILOTS, GOAL = 200, 1.02
 SHAPE = ConstantKernel(math.e, "fixed") * RBF(1.0, "fixed")  # the article's, of which only the size is searched
@@ -49,7 +49,7 @@ def pilot(listeners: Listeners) -> Setting:
     """α, λ and σ² from the ratings of the first listeners alone."""
     start = Model(SHAPE, INDIVIDUAL, 0.5, 0.1, "none", catalogue=artists())
     engine = learned(start, listeners, listeners.user < PILOTS)
-    tuning = tune_model(engine)
+    tuning = tune_tasks(engine.model, *engine.folded())
     return Setting(tuning.model.alpha, tuning.model.lam, tuning.noise_variance / tuning.model.lam)
 
 

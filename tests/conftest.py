@@ -19,19 +19,28 @@ if TYPE_CHECKING:
     from tests.postgres import Cluster
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # tests run side by side
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what one program compiles, hundreds of others read:
+sys.dont_write_bytecode = False  # without that, a server needs three times as long to start
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
 
 HERE = Path(__file__).parent
 QUICK = (
     "test_arrays.py",
-    "test_kernels.py",
     "test_linalg.py",
+    "attacks",
     "client",
-    "learning",
+    "engine",
+    "kernels",
     "model",
+    "planning",
     "privacy",
+    "regression",
     "release",
+    "scale",
+    "server/test_states.py",
     "study",
+    "tables",
+    "tuning",
 )
 LONG = (
     "fuzz",
@@ -44,7 +53,7 @@ LONG = (
     "scenarios/test_client_faults.py",
     "test_docs.py",
     "test_engines.py",
-    "privacy/test_attacks_on_private_releases.py",
+    "attacks/test_attacks_on_private_releases.py",
 )
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
 

@@ -3,6 +3,7 @@
 A page's ``python`` blocks are one program, and its ``text`` blocks what that prints. At terminals its files are written
 and its commands pasted: a block ``sh`` goes to the terminal that its title names, and the block behind it is what is
 printed there; a block whose title is a file's name is that file. A server that a block starts runs until the end.
+``motet`` is forked there from a process that has imported it; the commands of the demo are pasted to the real one.
 Minutes between releases are seconds here, and what reads a release waits for one that has all that was sent.
 ``python -m tests.pages PAGE`` writes down in a page what its commands print now.
 """
@@ -19,11 +20,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, closing, redirect_stdout
+from contextlib import ExitStack, chdir, closing, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tests.forked import forked_motet
 from tests.scenarios.harness import END, START, children, free_port, is_ready, poll
 
 ROOT = Path(__file__).parents[1]
@@ -45,7 +47,7 @@ VERDICT = re.compile(  # by chance, as a pilot and noise are
     r"|^Note: # rows? with missing values"
 )
 OUTSIDE = re.compile(r"# rows? left out \(.*?\); ")  # of a pilot's limits, also by chance
-PHASE = re.compile(r"\[\d+:\d\d\] ")  # a line where a terminal has a bar, which disappears
+PHASE = re.compile(r"\[\d+:\d\d\] |Waiting for the first release")  # a line where a terminal has a bar, and of a delay
 NOTHING = 1e-12  # a difference of floating-point numbers that says nothing
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]\d+)?\b")
 MASKS = {
@@ -161,10 +163,8 @@ class Session:
         self._instead = {"8000": self._port, "pip install": ": pip install", **CLOCK}
         self._terminals: dict[str, Terminal] = {}
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        more = {"PATH": path, "MOTET_URL": self.url, "MOTET_LOG_FORMAT": "plain"}
-        more |= {"COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
-        self._environment = clean | more
+        more = {"MOTET_URL": self.url, "MOTET_LOG_FORMAT": "plain", "COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
+        self._environment, self._held = clean | more, ExitStack()
 
     @property
     def url(self) -> str:
@@ -176,14 +176,17 @@ class Session:
         return self._instead[PASTED_TOKEN]
 
     def __enter__(self) -> Self:
+        places = (self._held.enter_context(forked_motet()), Path(sys.executable).parent, os.environ["PATH"])
+        self._environment["PATH"] = os.pathsep.join(map(str, places))
         if "```python" in self.page.read_text(encoding="utf-8"):
             with chdir(self.folder):
                 python_session(self.page)  # what it prints is another test's
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for terminal in self._terminals.values():
-            terminal.close()
+        with self._held:
+            for terminal in self._terminals.values():
+                terminal.close()
 
     def run(self) -> Iterator[Step]:
         """Block after block; whoever asks may do something in between."""

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from motet import Disclosed
 from motet.arrays import MAX_COLUMNS
 from motet.cli.app import app
-from motet.datasets import Dataset
 from motet.errors import InvalidData, InvalidRelease
-from motet.files import FREE_CELLS, check_columns, lines, read
 from motet.release.file import pack, unpack
+from motet.tables.files import FREE_CELLS, check_columns, lines, read
+from motet.tables.large import Dataset
 from tests.compatibility.test_before import BEFORE
 
 RELEASE = (BEFORE / "exact" / "release.safetensors").read_bytes()

@@ -19,9 +19,10 @@ import psutil
 import pytest
 
 from motet import Disclosed, Engine, Model
-from motet.datasets import Fields
 from motet.kernels import RBF, DotProduct
-from motet.learning.partitions import Rows, Sums, Trend
+from motet.scale.partitions import Sums, Trend
+from motet.tables.roles import Roles
+from motet.tables.rows import Rows
 from tests.pages import ROOT, blocks
 
 pa = pytest.importorskip("pyarrow")
@@ -68,8 +69,8 @@ def given() -> tuple[dict[str, Any], Sums]:
     task, hours = rng.permutation(np.repeat(np.arange(12), 50)), rng.integers(24, size=600).astype(float)
     rating = 3.0 + np.sin(hours / 4.0) + rng.normal(size=12)[task] + 0.3 * rng.normal(size=600)
     rows = {"user": 4 * task, "hours": hours, "rating": rating}
-    model, fields = Model(RBF(4.0), DotProduct(1.0), 0.5, 0.1), Fields("user", "rating", ("hours",))
-    return rows, Sums(model, fields, Trend.of(Rows.of(rows, fields), model))
+    model, roles = Model(RBF(4.0), DotProduct(1.0), 0.5, 0.1), Roles("user", "rating", ("hours",))
+    return rows, Sums(model, roles, Trend.of(Rows.of_table(rows, roles), model))
 
 
 def check(release: Disclosed) -> None:

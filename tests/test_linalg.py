@@ -16,8 +16,6 @@ from motet.arrays import Array
 from motet.errors import InvalidData
 from motet.kernels import RBF
 from motet.linalg import (
-    BlasLimit,
-    blas_limit,
     cholesky,
     clear_upper,
     eigen,
@@ -28,6 +26,7 @@ from motet.linalg import (
     solve_lower,
     svec,
 )
+from motet.threads import BlasLimit, blas_limit
 
 
 @pytest.mark.parametrize("size", [7, 8, 9, 40])

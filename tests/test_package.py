@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +33,7 @@ def test_import_is_light() -> None:
     heavy = ("sklearn", "scipy", "matplotlib", "fastapi", "dask", "rich", "pandas")
     code = f"import motet, sys; print([m for m in {heavy!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
-    sends = "motet.cli.app, motet.cli.connect, motet.client.site, motet.client.tables, motet.model.catalogue"
+    sends = "motet.cli.app, motet.cli.connect, motet.client.site, motet.client.tables, motet.tables.catalogue"
     code = f"import {sends}, sys; print([m for m in ('sklearn', 'scipy', 'pandas', 'fastapi') if m in sys.modules])"
     assert run(sys.executable, "-c", code).stdout.strip() == "[]"
     code = "from motet import *; import sys; print([m for m in ('matplotlib', 'fastapi', 'dask') if m in sys.modules])"
@@ -40,3 +44,52 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn() -> None:
     classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.MotetError)]
     assert len({c.code for c in classes}) == len(classes)
     assert all(c.__name__ in (errors.__doc__ or "") for c in classes)
+
+
+PACKAGE = Path(motet.__file__).parent
+
+
+def test_a_module_gives_a_constant_one_value() -> None:
+    """Of two in one file the second would silently hold for both."""
+    for path in PACKAGE.rglob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        targets = [target for part in body if isinstance(part, ast.Assign) for target in part.targets]
+        parts = [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        names = [part.id for part in parts if isinstance(part.ctx, ast.Store)]
+        assert len(names) == len(set(names)), path
+
+
+# --- what the rooms below the command line say ---
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+TO_RUN = {  # commands as a whole: what to run elsewhere, or where a file comes from
+    "motet enroll --out",  # tables of tokens, which only this command writes
+    "motet init --catalogue",  # the numbers of items that have words
+    "motet init --from",  # in study files
+    "motet init --pilot-joins",
+    "motet serve --data",  # in study files
+}
+
+
+def texts(path: Path) -> Iterator[str]:
+    """All strings of a module but its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bodies = (node.body for node in ast.walk(tree) if isinstance(node, DOCUMENTED))
+    docstrings = {id(body[0].value) for body in bodies if isinstance(body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def test_only_the_command_line_names_its_options() -> None:
+    """A message names a setting as Python does, ``force=True``; the command line writes that as its option."""
+    named = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.relative_to(PACKAGE).parts[0] != "cli":
+            for text in texts(path):
+                named |= {f"{path.name}: {text}"} if re.search(r"(?<![\w-])--[a-z]", _without_commands(text)) else set()
+    assert not named
+
+
+def _without_commands(text: str) -> str:
+    return re.sub("|".join(map(re.escape, TO_RUN)), "", text)

@@ -20,6 +20,7 @@ PINS = {
     "surprise": ("scikit-surprise==1.1.5", "pandas==3.1.1"),
     "gpytorch": ("torch==2.13.0", "gpytorch==1.15"),
     "flower": ("flwr[simulation]==1.41.0",),
+    "boosting": ("lightgbm==4.7.0", "catboost==1.2.10", "pandas==3.1.1", "scikit-learn==1.9.1"),
 }
 DEBIAN = "r-cran-lme4"
 INSTALL_SECONDS = 1200

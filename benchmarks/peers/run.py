@@ -32,6 +32,7 @@ VARIABLES |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # 
 class Limits:
     seconds: float = 180.0  # of the processor, for all processes of a peer, with imports and reading
     megabytes: float = 8000.0
+    patience: float = PATIENCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ def run(snippets: str, function: str, environment: str, data: Mapping[str, Array
         else:
             np.savez(folder / "data.npz", **data)  # type: ignore[arg-type]
             command = [where.program, "-P", str(HERE / "worker.py"), str(SNIPPETS / f"{snippets}.py")]
-        reason, seconds, megabytes = _watch([*command, function, str(folder)], folder, environment, limits)
+        reason, seconds, megabytes = watch([*command, function, str(folder)], folder, environment, limits)
         return Outcome(reason=reason) if reason else _read(folder, seconds, megabytes)
 
 
@@ -80,7 +81,7 @@ def _read(folder: Path, seconds: float, megabytes: float) -> Outcome:
     return Outcome(measured["seconds"], seconds, max(measured["megabytes"], megabytes), predicted)
 
 
-def _watch(command: list[str], folder: Path, environment: str, limits: Limits) -> tuple[str, float, float]:
+def watch(command: list[str], folder: Path, environment: str, limits: Limits) -> tuple[str, float, float]:
     """Why a process was ended or failed, or nothing; processor time and peak memory of it and its children together."""
     variables = os.environ | VARIABLES
     if environment != OWN:
@@ -95,7 +96,7 @@ def _watch(command: list[str], folder: Path, environment: str, limits: Limits) -
             peak = max(peak, megabytes := _usage(seen, used))
             if megabytes > limits.megabytes:
                 reason = f"more than {limits.megabytes:,.0f} MB"
-            elif sum(used.values()) > limits.seconds or time.monotonic() - begin > PATIENCE * limits.seconds:
+            elif sum(used.values()) > limits.seconds or time.monotonic() - begin > limits.patience * limits.seconds:
                 reason = f"more than {limits.seconds:g} s"
             time.sleep(POLL_SECONDS)
         _end(process, seen)

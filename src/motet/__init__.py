@@ -4,6 +4,7 @@ Each client is one learning task with a few examples; its function is the averag
 
     MixedEffectRegressor   fit and predict on tables, as in scikit-learn
     fit_table   the same of a file or folder that does not fit into memory
+    propose     a study that is right for a table, and what it is worth to the clients in it
     Model       what is learned: two kernels, their shares α and 1−α, the noise λ, a bias, a basis
     Catalogue   a public list of named inputs, if the model has one
     Engine      learns examples of many tasks in any order, forgets exactly, and discloses their sum
@@ -22,22 +23,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from motet.client.client import Client
+    from motet.engine.engine import Engine
     from motet.errors import MotetError
-    from motet.learning.comparison import compare
-    from motet.learning.engine import Engine
-    from motet.learning.moments import Moments
-    from motet.learning.regressor import MixedEffectRegressor, tune
-    from motet.learning.table_fit import TableFit, fit_table
     from motet.model.basis import Eigen, Features, Landmarks, Nystrom
-    from motet.model.catalogue import Catalogue
     from motet.model.model import Model
+    from motet.planning.choice import Chosen, propose
+    from motet.regression.comparison import compare
+    from motet.regression.regressor import MixedEffectRegressor, tune
     from motet.release.coefficients import Coefficients
     from motet.release.disclosed import Disclosed, Estimate
+    from motet.scale.fit import TableFit, fit_table
+    from motet.scale.moments import Moments
+    from motet.tables.catalogue import Catalogue
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Catalogue",
+    "Chosen",
     "Client",
     "Coefficients",
     "Disclosed",
@@ -54,33 +57,36 @@ __all__ = [
     "TableFit",
     "compare",
     "fit_table",
+    "propose",
     "tune",
 ]
 
 _HOME = {
-    "Catalogue": "model.catalogue",
+    "Catalogue": "tables.catalogue",
+    "Chosen": "planning.choice",
     "Client": "client.client",
     "Coefficients": "release.coefficients",
     "Disclosed": "release.disclosed",
     "Eigen": "model.basis",
-    "Engine": "learning.engine",
+    "Engine": "engine.engine",
     "Estimate": "release.disclosed",
     "Features": "model.basis",
     "Landmarks": "model.basis",
-    "MixedEffectRegressor": "learning.regressor",
+    "MixedEffectRegressor": "regression.regressor",
     "Model": "model.model",
-    "Moments": "learning.moments",
+    "Moments": "scale.moments",
     "MotetError": "errors",
     "Nystrom": "model.basis",
-    "TableFit": "learning.table_fit",
-    "compare": "learning.comparison",
-    "fit_table": "learning.table_fit",
-    "tune": "learning.regressor",
+    "TableFit": "scale.fit",
+    "compare": "regression.comparison",
+    "fit_table": "scale.fit",
+    "propose": "planning.choice",
+    "tune": "regression.regressor",
 }
 
 
 _MODULES = {name: name for name in ("errors", "kernels", "model", "music", "plots", "privacy", "study")}
-_MODULES["sql"] = "learning.sql"
+_MODULES["sql"] = "scale.sql"
 
 
 def __getattr__(name: str) -> Any:

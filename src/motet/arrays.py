@@ -124,6 +124,12 @@ def stable_order(key: Index) -> Index:
     return key
 
 
+def without_gaps(used: Index, n: int) -> Index:
+    """New numbers for 0…n−1 without gaps; −1 for those not used."""
+    is_used = np.bincount(used, minlength=n) > 0
+    return np.where(is_used, np.cumsum(is_used) - 1, -1)
+
+
 def match(X: Array, index: dict[bytes, int]) -> tuple[Index, Index]:
     """The number of every row in an ``index`` by exact value, to which new rows are added; and which rows are new."""
     if len(X) > MAX_LOOKUPS:

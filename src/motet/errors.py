@@ -21,7 +21,7 @@
     ├── Busy                 the server or its database is overloaded: try again later
     ├── NotAllowed           the study's policy does not allow this now
     ├── BudgetSpent          the privacy budget allows no further release
-    ├── Unusable             a client's examples cannot be computed with together: replace or remove some
+    ├── Unusable             the model cannot be solved with a client's examples: replace or remove some
     ├── InvalidRelease       a release that cannot be used (also a ValueError)
     │   └── StaleRelease       the coefficients belong to another release
     ├── NotReleased          there is no release yet
@@ -34,8 +34,10 @@ Every class has a ``code`` for programs, which does not change. A message states
 and what to do. ``where`` is the place that the error is about, if there is one.
 """
 
+import sys
+import warnings
 from collections.abc import Collection, Hashable
-from typing import Self
+from typing import Any, Self
 
 
 class MotetError(Exception):
@@ -80,6 +82,7 @@ class EmptyData(InvalidData):
 
 class NoEvidence(InvalidData):
     code = "no_evidence"
+    model: Any = None  # as it was given, if a search for its settings began
 
 
 class InvalidModel(MotetError, ValueError):
@@ -169,3 +172,11 @@ class ServerError(MotetError):
 
 class Unreachable(MotetError, ConnectionError):
     code = "unreachable"
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning of the line that called this package, however deep within it the reason was found."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

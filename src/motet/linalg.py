@@ -8,22 +8,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ContextDecorator
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import lru_cache
-from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpstrf, dtrtri, dtrtrs
-from threadpoolctl import ThreadpoolController
 
-from motet.arrays import Array, Index, slices
-from motet.errors import InvalidData, NotPositiveDefinite
+from motet.arrays import Array, Index
+from motet.errors import NotPositiveDefinite
 
 BLOCK = 64  # rows of a triangle handled at once
 MAX_LAPACK_ROWS = 1000  # scipy's LAPACK stops all other threads until it ends, so a larger matrix is halved
@@ -68,7 +63,9 @@ def pivoted_cholesky(K: Array, kernel: object) -> tuple[Array, Index]:
         E, order = clear_upper(factor)[:, :rank], pivots - 1
     # Only rounding may be left where the factorisation stopped; more means that the matrix is indefinite.
     rest = order[E.shape[1] :]
-    excess = np.abs(K[np.ix_(rest, rest)] - E[E.shape[1] :] @ E[E.shape[1] :].T).max(initial=0.0)
+    residual = K[rest][:, rest]
+    residual -= E[E.shape[1] :] @ E[E.shape[1] :].T
+    excess = max(residual.max(initial=0.0), -residual.min(initial=0.0))
     if excess > 1e-8 * size:
         raise indefinite(kernel, excess)
     return E, order
@@ -134,7 +131,7 @@ def clear_upper(a: Array) -> Array:
     for begin in range(0, len(a), BLOCK):
         end = begin + BLOCK
         a[begin:end, end:] = 0.0
-        a[begin:end, begin:end] = np.tril(a[begin:end, begin:end])
+        a[begin:end, begin:end] = _with_upper(a[begin:end, begin:end], 0.0)
     return a
 
 
@@ -143,9 +140,25 @@ def mirror_lower(a: Array) -> Array:
     for begin in range(0, len(a), BLOCK):
         end = begin + BLOCK
         a[begin:end, end:] = a[end:, begin:end].T
-        corner = np.tril(a[begin:end, begin:end])
-        a[begin:end, begin:end] = corner + np.tril(corner, -1).T
+        corner = a[begin:end, begin:end]
+        a[begin:end, begin:end] = _with_upper(corner, corner.T)
     return a
+
+
+@lru_cache(maxsize=64)
+def lower_indices(size: int) -> tuple[Index, Index]:
+    """The rows and columns of a lower triangle's numbers, row by row."""
+    return np.tril_indices(size)
+
+
+def _with_upper(block: Array, upper: Array | float) -> Array:
+    """A small square matrix with other numbers above its diagonal."""
+    return np.where(_lower_mask(len(block)), block, upper)
+
+
+@lru_cache(maxsize=BLOCK)
+def _lower_mask(size: int) -> NDArray[np.bool_]:
+    return np.tri(size, dtype=bool)
 
 
 def square(W: Array) -> Array:
@@ -167,6 +180,12 @@ def triangle(A: Array) -> Array:
         triangles = np.asarray(np.linalg.qr(head, mode="r")).reshape(*A.shape[:-2], blocks * columns, columns)
         A = np.concatenate([triangles, A[..., blocks * ROWS_PER_REFLECTION :, :]], axis=-2)
     return np.asarray(np.linalg.qr(A, mode="r"))
+
+
+def root(S: Array) -> Array:
+    """A with AAᵀ = S, of a covariance that may be singular, or of a stack of them."""
+    values, vectors = np.linalg.eigh(S)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])
 
 
 # --- symmetric matrices as vectors ---
@@ -307,11 +326,9 @@ class LowRankInverse:
         """Stacks as one."""
         q = max(R.H.shape[-1] for R in stacks)
         stacks = [R.padded(q) for R in stacks]
-        return (
-            stacks[0]
-            if len(stacks) == 1
-            else cls(*(np.concatenate([getattr(R, name) for R in stacks]) for name in ("D", "H", "T")))
-        )
+        if len(stacks) == 1:
+            return stacks[0]
+        return cls(*(np.concatenate([getattr(R, name) for R in stacks]) for name in ("D", "H", "T")))
 
 
 def dense(R: Array | LowRankInverse) -> Array:
@@ -382,105 +399,3 @@ def _stack_log_det(L: Array) -> Array:
 def _stack_diagonal(A: Array) -> Array:
     """The diagonals, as a view."""
     return np.einsum("iim->im", A)
-
-
-# --- threads ---
-
-
-def on_all_cores(work: Callable[[slice], None], m: int, step: int) -> None:
-    """Call ``work`` on slices of ``step`` of the numbers below ``m``, in threads: numpy releases the interpreter."""
-    parts = slices(m, step)
-    if len(parts) < 2 or _on_one_core.get():
-        for part in parts:
-            work(part)
-        return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(work, parts))
-
-
-_on_one_core: ContextVar[bool] = ContextVar("on_one_core", default=False)
-
-
-class OneCore:
-    """``with one_core:`` work is not divided, because other processes have the other cores."""
-
-    def __enter__(self) -> None:
-        _on_one_core.set(True)
-
-    def __exit__(self, *_: object) -> None:
-        _on_one_core.set(False)
-
-
-one_core = OneCore()
-
-
-SetThreads: TypeAlias = Callable[[int], object]
-
-
-class BlasLimit(ContextDecorator):
-    """At most one BLAS thread, or ``MOTET_BLAS_THREADS``, while this context is open; then as many as before.
-
-    numpy and scipy each bring a BLAS with a pool of threads of its own, and the two compete for the same cores: any
-    call, also a small one, takes a multiple of its time. The number of threads belongs to the whole process. So whoever
-    opens the context first lowers it and whoever closes it last restores it, in whichever threads they are.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._open = 0
-        self._before: list[tuple[SetThreads, int]] = []
-
-    def __enter__(self) -> None:
-        limit = _thread_limit()
-        with self._lock:
-            self._open += 1
-            if self._open == 1 and limit is not None:
-                threads = [(set_threads, get_threads()) for get_threads, set_threads in _blas_libraries()]
-                self._before = [(set_threads, n) for set_threads, n in threads if n > limit]
-                for set_threads, _ in self._before:
-                    set_threads(limit)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                self._restore()
-
-    def _restore(self) -> None:
-        for set_threads, n in self._before:
-            set_threads(n)
-        self._before = []
-
-    def reset(self) -> None:
-        """In a forked process: the threads that had opened contexts do not exist there."""
-        self._lock, self._open = Lock(), 0
-        self._restore()
-
-
-blas_limit = BlasLimit()  # ``with blas_limit:`` or ``@blas_limit``; it costs 10 µs, nested 3 µs
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=blas_limit.reset)
-
-
-@lru_cache(maxsize=1)
-def _blas_libraries() -> list[tuple[Callable[[], int], SetThreads]]:
-    """For each BLAS in this process, how to read and how to set its number of threads.
-
-    OpenBLAS is called directly: threadpoolctl lets only one thread of a process set it, the first that tries.
-    """
-    libraries = []
-    for library in ThreadpoolController().select(user_api="blas").lib_controllers:
-        names = (f"{a}openblas_set_num_threads{b}" for a in ("", "scipy_") for b in ("", "64_", "_64"))
-        direct = (getattr(library.dynlib, name) for name in names if hasattr(library.dynlib, name))
-        libraries.append((library.get_num_threads, next(direct, library.set_num_threads)))
-    return libraries
-
-
-def _thread_limit() -> int | None:
-    """The environment variable MOTET_BLAS_THREADS: a number, 1 by default; None for "all"."""
-    value = os.environ.get("MOTET_BLAS_THREADS", "1")
-    if value == "all":
-        return None
-    if not value.isdecimal() or int(value) < 1:
-        raise InvalidData(f"MOTET_BLAS_THREADS must be a whole number from 1, or all, got {value!r:.20}")
-    return int(value)

@@ -58,9 +58,15 @@ def _main(arguments: list[str], streams: tuple[Path, Path], environment: Mapping
     for descriptor, path in zip((0, 1, 2), (Path(os.devnull), *streams)):
         how = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         os.dup2(os.open(path, how, 0o600), descriptor)
+    become(arguments, environment)
+
+
+def become(arguments: list[str], environment: Mapping[str, str]) -> None:
+    """This process is the program from now on, with the streams that it has."""
     encoding = environment.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = os.fdopen(0, closefd=False)
-    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", encoding=encoding, closefd=False) for descriptor in (1, 2))
+    sys.stdout = os.fdopen(1, "w", encoding=encoding, closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False)  # line by line
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["motet", *arguments]

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import motet
 from motet.cli.app import COMMANDS, app
+from motet.errors import InvalidData
 
 NAMES = [command.__name__ for command, _ in COMMANDS]
 
@@ -37,7 +38,7 @@ def test_without_a_command_the_commands_are_listed() -> None:
     alone, asked = invoked(), invoked("--help")
     assert (alone.exit_code, asked.exit_code) == (2, 0)
     for listed in (alone.output, asked.output):
-        assert re.findall(r"^  (\w+) ", listed, re.MULTILINE) == NAMES
+        assert re.findall(r"^  (\w+)  ", listed, re.MULTILINE) == NAMES
     for option in ("-V, --version", "-h, --help", "--install-completion", "--show-completion"):
         assert option in asked.output
 
@@ -114,3 +115,21 @@ def test_options_that_do_not_go_together(arguments: str, message: str) -> None:
     ended = invoked(*arguments.split())
     assert (ended.exit_code, ended.stderr.count("\n"), ended.stdout) == (1, 1, "")
     assert message in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("a.csv exists: overwrite it with force=True", "a.csv exists: overwrite it with --force"),
+        ('such as encoding="cp1252", or latin-1', "such as --encoding cp1252, or latin-1"),
+        ("task= and inputs= differ (skip_missing=)", "--client and --inputs differ (--skip-missing)"),
+        ("inputs=ann/a.csv: got 'force=True', x.force=True", "inputs=ann/a.csv: got 'force=True', x.force=True"),
+        ("top= is of another command", "top= is of another command"),
+    ],
+)
+def test_settings_of_python_are_options_here(message: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InvalidData(message)
+
+    monkeypatch.setattr("motet.cli.fit.check_new", refuse)
+    assert invoked("fit", "a.csv").stderr == f"motet: {shown}\n"

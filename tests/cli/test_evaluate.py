@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motet.study.evaluation import evaluate
+from motet.planning.evaluation import evaluate
 from motet.study.study import Study
 from tests.cli.program import check_mistakes, good, refused, run, table
 from tests.cli.studies import ITEMS, PRIVATE, Studies

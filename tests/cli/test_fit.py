@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import motet
 from motet import Disclosed, MixedEffectRegressor
 from motet.cli.app import app
-from motet.learning.search import Step
 from motet.store.releases import current
+from motet.tuning.search import Step
 from tests.cli.program import PROGRESS, check_mistakes, good, predictions, refused, run, table
 from tests.store.local_study import EXACT, PRIVATE, local_study
 
@@ -64,7 +64,7 @@ def test_without_options_units_and_structure_are_found(visits: Path) -> None:
     text = good(run("tune", clients))
     assert "48 rows of 12 tasks; inputs: weeks, dose" in text
     assert [word for word in ("shift: intercept", "noise", "evaluations") if word not in text] == []
-    assert "is zero: +0.0 log evidence over leaving it out" in text
+    assert re.search(r"^Tried, and does not pay: .*smooth average", text, re.MULTILINE)
 
 
 def test_a_release_predicts_for_a_task_that_was_never_seen(visits: Path, tmp_path: Path) -> None:
@@ -86,8 +86,11 @@ def test_rows_with_missing_values_are_refused_or_counted_and_noise_is_read(visit
     lines[1], lines[2], lines[3] = "s0,,200,7", "s0,1,NA,8", "s0,2,200,"
     noisy = [f"{line},{'noise' if k == 0 else 1 + k % 2}" for k, line in enumerate(lines)]
     path = table(tmp_path / "gaps.csv", "\n".join(noisy) + "\n")
-    refused(run("tune", path, *LINEAR), "gaps.csv, row 2, column weeks: expected a value, got nothing; --skip-missing")
-    ended = run("tune", path, *LINEAR, "--skip-missing")
+    place, advice = "gaps.csv, row 2, column weeks", "fill it in, or leave such rows out with --skip-missing"
+    for command in (["tune"], ["fit", "--out", tmp_path / "gaps.safetensors"]):
+        ended = run(*command, path, *LINEAR, "--refuse-missing")
+        refused(ended, f"{place}: expected a value, got nothing: {advice}")
+    ended = run("tune", path, *LINEAR)
     assert ended.code == 0
     assert ended.err == "motet: 3 of 48 rows left out: a value is missing\n"
     assert "45 rows of 12 tasks; inputs: weeks, dose" in ended.out  # and the noise is none of them
@@ -103,22 +106,25 @@ def test_likely_mistakes(visits: Path, tmp_path: Path) -> None:
     empty = table(tmp_path / "gaps.csv", "client,x,y\nann,,2\nbob,1,\n")
     wrong = table(tmp_path / "noise.csv", "client,x,y,noise\nann,1,2,1\nbob,1,2,0\n")
     check_mistakes(
-        ("no column 'client'; got subject, weeks, dose, y; name another, --client COLUMN", ["tune", visits]),
+        ("no column 'client'; got subject, weeks, dose, y; name another with --client", ["tune", visits]),
         (
             "no column 'Subject'; got subject, weeks, dose, y; did you mean 'subject'?",
             ["fit", visits, "--task", "Subject"],
         ),
         ("no column 'score'", ["tune", visits, "--task", "subject", "--target", "score"]),
         ("no column 'week'", ["tune", visits, "--task", "subject", "--inputs", "dose,week"]),
-        ("which is the column of outputs: leave it out", ["tune", visits, "--task", "subject", "--inputs", "weeks,y"]),
-        ("the same column, 'y'", ["tune", visits, "--task", "y"]),
+        (
+            "--target and --inputs must be different columns, both are 'y'",
+            ["tune", visits, "--task", "subject", "--inputs", "weeks,y"],
+        ),
+        ("--client and --target must be different columns, both are 'y'", ["tune", visits, "--task", "y"]),
         (
             f"{drug_at}: expected a finite number, got 'aspirin'",
             ["tune", drugs, "--task", "subject"],
         ),
         ("unknown kernel 'rbff': known are rbf,", ["tune", visits, *LINEAR, "--individual", "rbff"]),
         ("1 row of 1 task are too few, or too alike", ["fit", few, "--out", tmp_path / "few.safetensors"]),
-        ("nothing to learn: expected at least one complete row", ["tune", empty, "--skip-missing"]),
+        ("nothing to learn: expected at least one complete row", ["tune", empty]),
         ("noise.csv, row 3, column noise: expected a variance above 0", ["tune", wrong]),
         ("cannot read", ["tune", tmp_path / "nothing.csv"]),
     )
@@ -173,7 +179,11 @@ def test_a_studys_database_is_fitted_as_its_server_would(tmp_path: Path) -> None
         np.testing.assert_allclose(found.average(at), expected.average(at), rtol=1e-9)
         assert found.sigma2 == pytest.approx(expected.sigma2, rel=1e-9)
         assert "6 rows of 3 tasks" in good(run("fit", file, "--out", tmp_path / "again.safetensors"))
-    refused(run("fit", file, "--out", tmp_path / "x", "--dask", "local"), "study.toml settles", "leave --dask out")
+    refused(
+        run("fit", file, "--out", tmp_path / "x", "--dask", "local"),
+        "--dask is for tables",
+        "study.toml says what is fitted",
+    )
     file.write_text(PRIVATE, encoding="utf-8")
     refused(run("fit", file, "--out", tmp_path / "x"), "promises privacy")
     assert not (tmp_path / "x").exists()
@@ -183,7 +193,7 @@ def test_a_studys_database_is_fitted_as_its_server_would(tmp_path: Path) -> None
 def test_without_a_terminal_lines_tell_how_far_it_is(
     visits: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("motet.learning.phases.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("motet.tuning.phases.PAUSE_SECONDS", 0.0)
     arguments = [command, visits, *LINEAR]
     if command == "fit":
         arguments += ["--out", tmp_path / "a.safetensors", "--force"]

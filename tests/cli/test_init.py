@@ -1,14 +1,9 @@
-"""``motet init``: options, questions at a terminal, and mistakes."""
+"""``motet init``: options, and mistakes."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +11,8 @@ import pytest
 
 from motet.kernels import ConstantKernel
 from motet.study.study import Study
-from tests.cli.program import ENVIRONMENT, check_mistakes, good, run
+from tests.cli.program import check_mistakes, good, run
 from tests.own_tables import glucose
-from tests.scenarios.harness import START
 
 
 def test_init_writes_a_study_that_loads(tmp_path: Path) -> None:
@@ -48,39 +42,17 @@ def test_init_mistakes(tmp_path: Path) -> None:
     check_mistakes(
         ("there.toml already exists: choose another name, or overwrite it with --force", ["init", there]),
         ("got --catalogue and --dimension", ["init", new, "--catalogue", "a.csv", "--dimension", 1]),
+        ("missing: a table, --from FILE; or what inputs are: --inputs COLUMNS, --catalogue FILE", ["init", new]),
         ("--client is about a table: give the table too, --from FILE", ["init", new, "--client", "patient"]),
         ("cannot read a.csv: No such file or directory", ["init", new, "--catalogue", "a.csv"]),
-        ('there.toml, release.every: expected a time such as "30s"', ["init", there, "--force", "--every", "daily"]),
+        (
+            'there.toml, release.every: expected a time such as "30s"',
+            ["init", there, "--force", "--dimension", 1, "--every", "daily"],
+        ),
     )
     assert there.read_text(encoding="utf-8") == "mine"
     assert not new.exists()
     assert run("init", new, "--policy", "secret").code == 2
-
-
-def test_init_asks_at_a_terminal(tmp_path: Path) -> None:
-    """What an option gives is not asked for, and what cannot be is asked again."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "motet", "init", "study.toml", "--releases", "2"]
-    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
-        os.write(ours, b"Growth\nhours, dose\n5 1\n0, 10\n20 180\n-1\n8\n4\n\n99\n0.5\n2h\n")
-        said = asking.communicate(timeout=START)[0].decode()
-    os.close(theirs)
-    asked = os.read(ours, 100_000).decode()
-    os.close(ours)
-    assert "a study over inputs of 2 numbers, with private releases" in said
-    assert "expected two numbers such as 0 1, the lower one first, got '5 1'" in asked
-    assert "expected a number above 0, got '-1'" in asked
-    assert "expected a number above 0 (1e-6 or more) and at most 20, got '99'" in asked
-    assert "How many releases" not in asked
-    study = Study.load(tmp_path / "study.toml")
-    assert (study.name, study.bounds, study.release.epsilon) == ("Growth", ((0.0, 10.0), (0.0, 10.0)), 0.5)
-    assert (study.release.releases, study.release.seconds) == (2, 7200.0)
-    assert study.limits.y == (20.0, 180.0)
-    assert study.model.columns is not None
-    assert study.model.columns.names == ("hours", "dose")
-    assert study.model.sigma2 is not None
-    assert study.model.sigma2 * study.model.individual_share == pytest.approx(64.0, rel=1e-3)
-    assert study.model.sigma2 * study.model.lam == pytest.approx(16.0, rel=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +86,10 @@ def test_init_from_a_table(pilot: Path, tmp_path: Path) -> None:
 def test_init_from_a_table_mistakes(pilot: Path, tmp_path: Path) -> None:
     new = tmp_path / "new.toml"
     check_mistakes(
-        ("say which column is which, --client COLUMN", ["init", new, "--from", pilot]),
+        (
+            "say which column is which with --client and --target",
+            ["init", new, "--from", pilot],
+        ),
         ("no column 'patients'", ["init", new, "--from", pilot, "--client", "patients", "--target", "glucose"]),
         ("--bounds is for a study without a table", ["init", new, "--from", pilot, *ROLES, "--bounds", 0, 1]),
         ("expected --units such as hours=h", ["init", new, "--from", pilot, *ROLES, "--units", "hours"]),
@@ -142,30 +117,6 @@ def test_a_study_behind_a_baseline_is_compared_with_a_plain_one(tmp_path: Path) 
     assert (type(study.model.individual) is ConstantKernel) == is_written
     assert study.model.columns is not None
     assert study.model.columns.columns[1].log_above is not None
-
-
-def _written(terminal: int) -> str:
-    """All that a program which has ended wrote to a terminal: a bar is longer than what is read at once."""
-    parts = []
-    with suppress(OSError):  # Linux says so at the end
-        while part := os.read(terminal, 100_000):
-            parts.append(part)
-    return b"".join(parts).decode()
-
-
-def test_init_asks_what_the_columns_mean(pilot: Path, tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "motet", "init", "study.toml", "--from", str(pilot)]
-    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdin=theirs, stdout=-1, stderr=theirs) as asking:
-        os.write(ours, b"nobody\npatient\nglucose\nexact\n\nhours\n")
-        said = asking.communicate(timeout=START)[0].decode()
-    os.close(theirs)
-    asked = _written(ours)
-    os.close(ours)
-    assert "expected one of patient, visit, hours" in asked
-    assert "note: text" in asked
-    assert "Inputs: hours (number). Output: glucose." in said
-    assert not Study.load(tmp_path / "study.toml").private
 
 
 def test_init_shows_what_each_input_tells_and_leaves_out_what_gives_the_output_away(tmp_path: Path) -> None:

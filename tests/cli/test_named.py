@@ -100,7 +100,10 @@ def test_what_is_renamed_doubled_or_of_another_is_refused(clinic: Clinic) -> Non
     cases = [
         (csv(HEADER.replace("hours", "hour"), row), "no column 'hours'", "did you mean 'hour'? rename it to 'hours'"),
         (csv(HEADER.replace("sex", "hours"), row), "column 'hours' is there twice"),
-        (csv(HEADER, row, "P2,1,f,2024-03-01,1"), "has 2 clients, P1, P2: choose one, --only NAME"),
+        (
+            csv(HEADER, row, "P2,1,f,2024-03-01,1"),
+            "has 2 clients, P1, P2: choose one with --only; or take all: predict has --each",
+        ),
         (csv(HEADER, row.replace("P1", "P2")), "row 2, column patient: expected 'P1', whose token this is, got 'P2'"),
         (csv(HEADER, row.replace("1,f", "25,f")), "row 2, column hours: expected a number from 0 to 24, got 25"),
         (
@@ -125,8 +128,8 @@ def test_what_is_renamed_doubled_or_of_another_is_refused(clinic: Clinic) -> Non
         (motet(server, "remove", "--examples", mixed, "--only", "P2", client=p1), "column patient", "got 'P2'"),
         (motet(server, "predict", inputs, client=p1), "inputs.csv, row 2, column patient: expected 'P1'"),
         (motet(server, "predict", renamed, "--average"), "renamed.csv: no column 'hours'"),
-        (motet(server, "send", mixed, "--client", "person", client=p1), "no column 'person'", "--client COLUMN"),
-        (motet(server, "send", usual, "--target", "dose", client=p1), "no column 'dose'; got", "--target COLUMN"),
+        (motet(server, "send", mixed, "--client", "person", client=p1), "no column 'person'", "with --client"),
+        (motet(server, "send", usual, "--target", "dose", client=p1), "no column 'dose'; got", "with --target"),
         (motet(server, "send", usual, client=p1), "usual.csv, row 2, column client: expected 'P1'", "got 'P2'"),
     ]
     for run, *words in runs:

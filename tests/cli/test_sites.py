@@ -203,7 +203,12 @@ def test_predictions_for_many_that_are_refused(clinic: Clinic) -> None:
     server, visits, tokens = clinic.server, clinic.folder / "visits.csv", clinic.tokens
     at, plain = clinic.file("at.csv", "hours\n0\n"), clinic.file("plain.csv", "hours,y\n1,2\n")
     for run, *words in (
-        (motet(server, "predict", at, "--own", visits), "visits.csv has 4 clients", "--only NAME", "with --each"),
+        (
+            motet(server, "predict", at, "--own", visits),
+            "visits.csv has 4 clients",
+            "with --only",
+            "predict has --each",
+        ),
         (motet(server, "predict", at, "--own", plain, "--each"), "plain.csv: no column 'client'"),
         (motet(server, "predict", "--tokens", tokens), "a table with 1 column of numbers", "give INPUTS"),
         (

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from motet import Client
 from motet.cli.app import app
-from motet.client import client, connection, replies
+from motet.client import client, connection, responses
 from motet.errors import MotetError, ServerError, Unauthorized, Unreachable
 from tests.client.fake_server import FakeServer
 
@@ -113,7 +113,7 @@ def test_only_gzip_is_unpacked_and_only_whole() -> None:
 
 
 def test_json_of_very_many_values_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "MAX_JSON_VALUES", 1000)
+    monkeypatch.setattr(responses, "MAX_JSON_VALUES", 1000)
     error = refusal_of(Client.study, iter([b"[" + b"[]," * 3 * 10**5 + b"0]"]))
     assert "expected a JSON object, got more than 1,000 values" in str(error)
 
@@ -248,8 +248,8 @@ def dripping(start: bytes, drop: bytes) -> Callable[[socket.socket, threading.Ev
 @pytest.mark.parametrize("kind", DRIPS)
 def test_a_reply_that_comes_in_drops_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No drop is later than a time-out allows, and yet the whole is."""
-    monkeypatch.setattr(replies, "REPLY_SECONDS", 0.1)
-    monkeypatch.setattr(replies, "MIN_BYTES_PER_SECOND", 10**6)
+    monkeypatch.setattr(responses, "REPLY_SECONDS", 0.1)
+    monkeypatch.setattr(responses, "MIN_BYTES_PER_SECOND", 10**6)
     with server_that(dripping(*DRIPS[kind])) as url, Client(url, "", timeout=0.3) as me:
         with pytest.raises(Unreachable, match=r"expected the whole reply within .* bytes; check the network"):
             me.study()
@@ -260,7 +260,7 @@ def test_a_reply_that_comes_in_drops_ends(kind: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [OK + b"X-Long: ", STREAM + b"data: "], ids=["head", "line"])
 def test_a_stream_that_comes_in_drops_is_lost(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "REPLY_SECONDS", 0.1)
+    monkeypatch.setattr(responses, "REPLY_SECONDS", 0.1)
     with server_that(dripping(start, b"x")) as url, Client(url, "") as me:
         assert len(list(me._server.events("/v1/stream", "release", silence=0.3))) == (start.startswith(STREAM))
 

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from motet import Catalogue
-from motet.client.bounds import outside_bounds, outside_limits
-from motet.client.layout import Layout
-from motet.client.tables import predictions_to_list, read_clients, read_examples, read_inputs
+from motet.client.predictions import outside_bounds, outside_limits
+from motet.client.responses import layout_of
+from motet.client.tables import read_clients, read_examples, read_inputs
 from motet.errors import InvalidData, InvalidModel, ServerError
-from motet.model.columns import Columns
+from motet.tables.columns import Columns
+from motet.tables.roles import Layout
+from tests.client.predicted import predicted
 
 COLUMNS = Columns.from_spec(
     [
@@ -81,7 +83,7 @@ def test_parquet_gives_the_same_ids(tmp_path: Path) -> None:
         (
             "glucose",
             "sugar",
-            "no column 'glucose'; got patient, hours, sex, visit, sugar, noise; name another: --target",
+            "no column 'glucose'; got patient, hours, sex, visit, sugar, noise; name another with target=",
         ),
         ("patient", "person", "no column 'patient'; got person"),
         ("noise", "hours", "own.csv: column 'hours' is there twice"),
@@ -103,7 +105,7 @@ def test_a_renamed_column_is_refused(tmp_path: Path, old: str, new: str, message
         (
             3,
             "",
-            "own.csv, row 3, column visit: expected a value, got nothing: fill it in, or leave such rows out with --sk",
+            "own.csv, row 3, column visit: expected a value, got nothing: fill it in, or leave such rows out with sk",
         ),
         (4, "NaN", "own.csv, row 3, column glucose: expected a value, got nothing"),
         (0, "", "own.csv, row 3, column patient: expected a value, got nothing"),
@@ -172,7 +174,7 @@ def test_inputs_keep_the_columns_of_their_table(tmp_path: Path) -> None:
     rows = [["2024-03-01", "m", "a", "5"], ["2024-03-02", "f", "b", "6"]]
     inputs = read_inputs(write(tmp_path / "at.csv", ["visit", "sex", "site", "hours"], rows), VISITS)
     assert inputs.X[0] == {"hours": 5.0, "sex": "m", "visit": "2024-03-01"}
-    told = predictions_to_list(inputs, inputs.table, [1.0, 2.0], [0.1, 0.2])
+    told = predicted(inputs, ("", 0, 1.0, 0.1), ("", 1, 2.0, 0.2)).to_list()
     assert told[0] == {"visit": "2024-03-01", "sex": "m", "site": "a", "hours": 5.0, "mean": 1.0, "std": 0.1}
 
 
@@ -208,12 +210,12 @@ STUDY: dict[str, Any] = {
 
 
 def test_the_layout_of_a_study() -> None:
-    layout = Layout.of_study(STUDY)
+    layout = layout_of(STUDY)
     assert layout.columns == COLUMNS
     assert (layout.client, layout.target, layout.limits) == ("patient", "glucose", (0.0, 300.0))
     without = {key: STUDY[key] for key in ("model", "dimension")}
     for other in ({}, {"bounds": 3, "limits": 3}, {"bounds": None, "limits": {"y": "any"}}):
-        layout = Layout.of_study(without | other)
+        layout = layout_of(without | other)
         assert (layout.client, layout.bounds, layout.limits) == ("client", (), None)
 
 
@@ -231,4 +233,4 @@ def test_the_layout_of_a_study() -> None:
 )
 def test_a_study_that_is_none_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((ServerError, InvalidModel)):
-        Layout.of_study(STUDY | change)
+        layout_of(STUDY | change)

@@ -11,7 +11,6 @@ import pytest
 
 from motet import Catalogue, Engine, Model
 from motet.client import predictions
-from motet.client.layout import Layout
 from motet.client.predictions import (
     Predictions,
     Query,
@@ -21,11 +20,11 @@ from motet.client.predictions import (
     from_clients,
     from_examples,
     predict,
-    read_inputs,
 )
-from motet.client.tables import catalogue_inputs, read_clients
+from motet.client.tables import catalogue_inputs, read_clients, read_inputs
 from motet.errors import InvalidData
 from motet.kernels import RBF, DotProduct
+from motet.tables.roles import Layout
 
 FRUIT = Catalogue(["apple", "fig", "pear", "plum", "quince"], [[0.0], [0.3], [0.7], [1.2], [2.0]])
 MODEL = Model(RBF(1.0), DotProduct(0.5), alpha=0.4, lam=0.1, sigma2=1.0, catalogue=FRUIT)
@@ -126,6 +125,6 @@ def test_a_study_without_a_catalogue_has_nothing_to_rank(tmp_path: Path) -> None
     numbers.learn("u", [0.5], 1.0)
     release = numbers.disclose()
     with pytest.raises(InvalidData, match="a table with 1 column of numbers to predict at, got none"):
-        read_inputs(None, Layout.of_release(release))
-    with pytest.raises(InvalidData, match="--top ranks the items of a catalogue, and this study has none"):
-        predict(from_average(release, inputs, Layout.of_release(release)), list[int]().append, top=2)
+        read_inputs(None, release.layout)
+    with pytest.raises(InvalidData, match="top= ranks the items of a catalogue, and this study has none"):
+        predict(from_average(release, inputs, release.layout), list[int]().append, top=2)

@@ -8,10 +8,10 @@ import pytest
 
 from motet import Client
 from motet.client.client import Sent
-from motet.client.layout import Layout
 from motet.client.site import Site, enroll, send
 from motet.client.tables import read_examples
 from motet.errors import InvalidData, StaleRelease, TooLarge, Unreachable
+from motet.tables.roles import Layout
 from tests.client.fake_server import FakeServer, refusal
 from tests.client.small_server import SmallServer
 

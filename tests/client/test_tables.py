@@ -16,20 +16,18 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from motet import Catalogue
-from motet.client.layout import Layout
 from motet.client.tables import (
     catalogue_inputs,
-    for_clients,
-    predictions_to_list,
     read_clients,
     read_examples,
     read_inputs,
     read_names,
     read_tokens,
-    write_predictions,
 )
 from motet.errors import InvalidData
-from motet.model.columns import Column, Columns
+from motet.tables.columns import Column, Columns
+from motet.tables.roles import Layout
+from tests.client.predicted import predicted
 
 FRUIT = Catalogue(["apple", "pear, green", "plum"])
 FRUITS = Layout(catalogue=FRUIT)
@@ -111,7 +109,7 @@ def test_tables_of_several_clients(tmp_path: Path) -> None:
     alone = table(tmp_path, "name,y,noise\nplum,2,3\nplum,2,3\n", "bob.csv")
     assert read_examples(alone, FRUITS).ids == bob.ids
     for client, message in (
-        (None, "has 2 clients, ann, bob: choose one, --only NAME"),
+        (None, "has 2 clients, ann, bob: choose one with only="),
         ("cem", "no row is of client 'cem'"),
     ):
         with pytest.raises(InvalidData, match=message):
@@ -241,15 +239,15 @@ def test_names_of_clients(tmp_path: Path) -> None:
 def test_predictions_have_the_table_as_it_was_read(tmp_path: Path) -> None:
     found = read_inputs(table(tmp_path, 'name,since\n"pear, green", 010\n'), FRUITS)
     out = io.StringIO()
-    write_predictions(out, found.table, [1 / 3], [2e-7])
+    predicted(found, ("", 0, 1 / 3, 2e-7)).write(out)
     assert out.getvalue() == 'name,since,mean,std\n"pear, green", 010,0.3333333333,2e-07\n'
     whole = catalogue_inputs(FRUITS)
     assert tuple(whole.X) == FRUIT.names
     out = io.StringIO()
-    write_predictions(out, whole.table, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3])
+    predicted(whole, *(("", k, k + 1.0, 0.1) for k in range(3))).write(out)
     assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == list(FRUIT.names)
     unknown = read_inputs(parquet_of(tmp_path, {"t": [0.5], "y": [float("nan")]}), Layout(dimension=1))
-    (told,) = predictions_to_list(unknown, unknown.table, [1.0], [2.0])
+    (told,) = predicted(unknown, ("", 0, 1.0, 2.0)).to_list()
     assert json.loads(json.dumps(told, allow_nan=False)) == {"t": 0.5, "y": None, "mean": 1.0, "std": 2.0}
 
 
@@ -259,7 +257,7 @@ def test_inputs_to_predict_at(tmp_path: Path) -> None:
     assert read_inputs(several, Layout(dimension=1)).X == [[1.0], [2.0], [3.0]]
     ann = read_inputs(several, Layout(dimension=1), "ann")
     assert (ann.X, ann.table.numbers) == ([[1.0], [3.0]], [2, 4])
-    again = for_clients(ann.table, [("cem", 1), ("ann", 0), ("ann", 1)])
+    again = predicted(ann, ("cem", 1, 0.0, 1.0), ("ann", 0, 0.0, 1.0), ("ann", 1, 0.0, 1.0), file="own.csv").table
     assert again.columns == ["client", "a"]
     assert (again.rows, again.numbers) == ([["cem", "3"], ["ann", "1"], ["ann", "3"]], [4, 2, 4])
     with pytest.raises(InvalidData, match=r"own\.csv: it has a column 'mean' already"):

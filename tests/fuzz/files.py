@@ -23,21 +23,21 @@ from openpyxl import Workbook
 from pyarrow import parquet
 
 from motet import Disclosed, Model
-from motet.cli.evaluate import read_rows
+from motet.cli.evaluate import read_client_table
 from motet.client import tables
 from motet.client.client import Client
-from motet.client.layout import Layout
-from motet.files import read
-from motet.model.catalogue import Catalogue
+from motet.planning.inputs import PilotRoles
+from motet.planning.pilot import Pilot
 from motet.release.coefficients import Coefficients
 from motet.release.file import pack, unpack
-from motet.server.bodies import Bodies
-from motet.server.routes import example_bodies
-from motet.server.serve import _open as open_served
-from motet.store.restore import restore
+from motet.server.bodies import Bodies, example_bodies
+from motet.server.processes.serve import _open as open_served
+from motet.store.backup import restore
 from motet.store.verify import verify
-from motet.study.pilot import Pilot, Roles
 from motet.study.study import Study
+from motet.tables.catalogue import Catalogue
+from motet.tables.files import read
+from motet.tables.roles import Layout
 from tests.compatibility.test_before import BEFORE
 from tests.fuzz.mutations import (
     TEXTS,
@@ -99,7 +99,7 @@ def table_readers(folder: Path) -> dict[str, Callable[[Path], object]]:
     numbers = Layout(dimension=1)
     named = Layout(catalogue=Catalogue(["rose", "leaf", "sky"]))
     visits = load(folder, VISITS)
-    by_column = Layout.of_model(visits.model, visits.dimension).changed(**visits.table.model_dump())
+    by_column = visits.model.layout(visits.dimension).changed(**visits.table.model_dump())
     return {
         "examples": lambda path: tables.read_examples(path, numbers, only="ann"),
         "clients": lambda path: tables.read_clients(path, numbers.changed(skip_missing=True)),
@@ -109,8 +109,8 @@ def table_readers(folder: Path) -> dict[str, Callable[[Path], object]]:
         "tokens": tables.read_tokens,
         "names": tables.read_names,
         "lines": lambda path: tables.read_names(path.rename(path.with_suffix(".txt"))),
-        "pilot": lambda path: Pilot.read(read(path), Roles(client="client", target="y")),
-        "evaluation": lambda path: read_rows(path, study, None, None, None),
+        "pilot": lambda path: Pilot.read(read(path), PilotRoles(task="client", target="y")),
+        "evaluation": lambda path: read_client_table(path, study, None, None, None),
         "catalogue": lambda path: Catalogue.from_csv(path).rows,
         "unit vectors": lambda path: Catalogue.from_csv(path, normalise=True).rows,
     }

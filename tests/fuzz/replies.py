@@ -12,7 +12,7 @@ import httpx
 from hypothesis import strategies as st
 
 from motet import Client
-from motet.client.layout import Layout
+from motet.client.responses import layout_of
 from motet.errors import Unreachable
 from tests.compatibility.test_before import BEFORE, answers
 from tests.fuzz.mutations import edited, mutated, mutated_json, to_json
@@ -65,7 +65,7 @@ def _use_releases(client: Client) -> None:
 
 
 CALLS: dict[str, Callable[[Client], object]] = {
-    "study": lambda client: Layout.of_study(client.study()),
+    "study": lambda client: layout_of(client.study()),
     "disclosed": lambda client: use(client.disclosed()),
     "me": Client.me,
     "examples": lambda client: list(islice(client.examples(), 20)),

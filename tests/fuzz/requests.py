@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 from hypothesis import strategies as st
 
 from motet.server.app import ROUTES
-from motet.server.routes import example_bodies
+from motet.server.bodies import example_bodies
 from tests.fuzz.mutations import TEXTS, all_changed, byte_edits, edited, to_json, value_edits, values
 from tests.fuzz.reader import Reader
 from tests.server.world import EXACT as NUMBERS

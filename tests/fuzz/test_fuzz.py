@@ -8,7 +8,8 @@ from hypothesis import settings
 from tests.fuzz.run import run
 from tests.fuzz.targets import TARGETS
 
-CASES = 5000  # of all targets together
+CASES = 1000  # of all targets together
+FEWEST = 100  # of one target: with fewer, hypothesis finds none that is accepted
 
 
 def test_no_case_of_any_test_fails_because_the_machine_is_busy() -> None:
@@ -21,5 +22,5 @@ def test_every_case_is_of_a_target() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_whatever_is_read_is_taken_or_refused(name: str) -> None:
-    done = run(name, round(CASES * TARGETS[name].share), first_seed=1)
+    done = run(name, max(FEWEST, round(CASES * TARGETS[name].share)), first_seed=1)
     assert 0 < done.accepted < done.cases  # cases that are all refused, or none, would show little

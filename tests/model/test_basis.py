@@ -10,8 +10,8 @@ import pytest
 from motet.arrays import as_bytes
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, NotPositiveDefinite, WrongDimension
 from motet.kernels import RBF, ConstantKernel, DotProduct, ExpSineSquared, Identity, Linear, On
+from motet.kernels.gram import gram
 from motet.model.basis import NYSTROM_POINTS, Basis, Eigen, Features, Landmarks, Nystrom
-from motet.model.gram import gram
 from motet.model.model import Model
 from motet.model.tasks import Shift
 from tests.oracles import Array
@@ -46,8 +46,8 @@ def test_eigenvectors_of_many_points_are_found_on_some_of_them() -> None:
     assert len(some.landmarks) == NYSTROM_POINTS
     assert len(fixed(Eigen(many, 12), RBF(1.0)).landmarks) == 1200
     best = np.linalg.eigvalsh(gram(RBF(1.0), many))[:-12].sum() / 1200
-    missed = 1.0 - float(np.mean((some.e(many) ** 2).sum(axis=1)))
-    assert best < missed < 1.05 * best
+    residual = 1.0 - float(np.mean((some.e(many) ** 2).sum(axis=1)))
+    assert best < residual < 1.05 * best
     names = np.arange(1500.0)[:, None]
     basis = Basis.fixed(Nystrom(names, 7), ConstantKernel(4.0) * Identity(), 1, "none", has_index=True)
     np.testing.assert_allclose(basis.e(names), 2.0 * np.eye(1500, 7), atol=1e-12)
@@ -96,9 +96,9 @@ def test_what_a_grown_basis_misses_is_the_kernel_of_further_inputs() -> None:
     model = Model(RBF(1.0), Identity(), 0.3, 0.1)
     shift = Shift.of(model, model.individual, basis, frozenset(as_bytes(X[:10])))
     E, new = basis.e(X[:15]), slice(10, 15)
-    missed = shift.gram(X[:15]) - 0.7 * np.eye(15)
-    np.testing.assert_array_equal(missed[:10], 0.0)
-    np.testing.assert_allclose(0.3 * E @ E.T + missed, 0.3 * RBF(1.0)(X[:15]), atol=1e-9)
+    residual = shift.gram(X[:15]) - 0.7 * np.eye(15)
+    np.testing.assert_array_equal(residual[:10], 0.0)
+    np.testing.assert_allclose(0.3 * E @ E.T + residual, 0.3 * RBF(1.0)(X[:15]), atol=1e-9)
     np.testing.assert_allclose(shift.gram(X[:15], X[new]), shift.gram(X[:15])[:, new], atol=1e-9)
     np.testing.assert_array_equal(shift.gram(X[:15], X[new], E=E, D=E[new]), shift.gram(X[:15], X[new]))
 
@@ -115,9 +115,9 @@ def test_bias_columns() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Landmarks(np.empty((0, 2))), EmptyData, "table of points"),
-        (lambda: Landmarks([1.0, 2.0]), WrongDimension, "table of points"),
-        (lambda: Landmarks([[float("nan")]]), NotFinite, "finite points"),
+        (lambda: Landmarks(np.empty((0, 2))), EmptyData, "must be a table, one row each"),
+        (lambda: Landmarks([1.0, 2.0]), WrongDimension, "must be a table, one row each"),
+        (lambda: Landmarks([[float("nan")]]), NotFinite, "must be finite"),
         (lambda: Landmarks([["noon"]]), InvalidData, "points must be real numbers"),
         (lambda: Eigen(X, 0), InvalidModel, "rank from 1 to 30"),
         (lambda: Eigen(X, 31), InvalidModel, "rank from 1 to 30"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from motet import Catalogue, Eigen, Features, Landmarks, Model
 from motet.errors import EmptyData, InvalidData, InvalidModel, NotFinite, UnknownKernel, UnknownName, WrongDimension
 from motet.kernels import RBF, DotProduct, Identity, On
+from motet.tables.columns import Column, Columns
 
 ITEMS = Catalogue(["a", "b", "c"], [[1.0, 0.1], [0.0, 1 / 3], [2.0, -0.0]])
 VALID: dict[str, Any] = {"common": RBF(1.0), "individual": DotProduct(0.0), "alpha": 0.1, "lam": 1e-3}
@@ -35,6 +36,12 @@ def test_there_and_back_through_json(model: Model) -> None:
     assert hash(again) == hash(model)
     assert again.to_json() == model.to_json()
     assert replace(model, alpha=0.9) != model
+
+
+def test_every_setting_is_in_the_specification() -> None:
+    """One that is left out while it has its default is there with another."""
+    named = replace(MODELS[0], columns=Columns([Column(name="hours"), Column(name="dose")]))
+    assert set(named.to_spec()) == {field.name for field in fields(Model)}
 
 
 def test_frozen() -> None:
@@ -61,7 +68,7 @@ def test_frozen() -> None:
         ({"individual": None}, "expected a kernel such as RBF"),
         ({"individual": "rbf"}, "expected a kernel such as RBF"),
         ({"basis": "growing"}, "basis must be None or one of Landmarks, Eigen, Nystrom, Features, got 'growing'"),
-        ({"basis": Features(), "common": None}, "with common=None leave it out"),
+        ({"basis": Features(), "common": None}, "with common=None, omit basis"),
     ],
     ids=str,
 )

@@ -34,6 +34,7 @@ from tests.scenarios.harness import END, START, poll
 ROOT = Path(__file__).parents[2]
 PLAY = 300.0  # seconds, of a whole demo beside other tests: alone it takes thirty
 SMALL = ("--clients", "200")  # enough that sharing gains more than the noise takes
+SMALLEST = ("--clients", "20")
 NOW = 1000.0  # seconds, by every clock of what is seen
 
 
@@ -160,7 +161,7 @@ def test_sharing_beats_being_alone_and_noise_costs_a_part_of_it(private: Playing
 
 
 def test_its_releases_go_on_for_as_long_as_somebody_looks(tmp_path: Path) -> None:
-    playing = Playing(tmp_path, "--clients", "20")
+    playing = Playing(tmp_path, *SMALLEST)
     playing.wait_for("Still up at ")
     url = re.findall(r"Still up at (\S+) ", playing.said)[-1]
     (folder,) = playing.temporary.iterdir()
@@ -183,7 +184,7 @@ def test_it_stays_up_until_a_signal_and_leaves_nothing(exact: Playing) -> None:
     ("moment", "number"), [("starting the server", signal.SIGINT), ("listeners send", signal.SIGTERM)]
 )
 def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp_path: Path) -> None:
-    playing = Playing(tmp_path, *SMALL)
+    playing = Playing(tmp_path, *SMALLEST)
     playing.wait_for(moment)
     playing.end(number)
     assert "Traceback" not in playing.said
@@ -191,14 +192,17 @@ def test_a_signal_ends_it_in_the_middle(moment: str, number: signal.Signals, tmp
 
 def test_its_last_words_work_in_a_shell_without_motet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    command = farewell()[-1].replace("STUDY.toml", "own.toml")
+    table = "".join(f"{k % 12},{0.1 * k},{k % 12 + (k * k) % 7}\n" for k in range(120))
+    (tmp_path / "own.csv").write_text(f"who,hours,level\n{table}", encoding="utf-8")
+    command = farewell()[-1].replace("STUDY.toml", "own.toml").replace("TABLE.csv", "own.csv")
+    command = command.replace("--client COLUMN", "--client who").replace("--target COLUMN", "--target level")
     subprocess.run(["sh", "-c", command], cwd=tmp_path, stdin=subprocess.DEVNULL, check=True, timeout=START)
     assert (tmp_path / "own.toml").exists()
 
 
 @pytest.mark.usefixtures("still")
 def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:
-    playing = Playing(tmp_path, *SMALL, "--seconds", "1")
+    playing = Playing(tmp_path, *SMALLEST, "--exact", "--seconds", "1")
     playing.ended()
     assert playing.said.endswith("\n".join([*farewell(), ""]))
     later = invitation(state(10, done=True, url="http://127.0.0.1:8001", folder=tmp_path), NOW + 12.2)

@@ -107,6 +107,9 @@ def test_columns_have_names() -> None:
     reg = MixedEffectRegressor(optimizer=None, task="who")
     reg.fit(pd.DataFrame({"hours": X[:, 0], "dose": X[:, 1], "who": task}), y)
     assert plots.individuals(reg, column="dose").get_xlabel() == "dose"
+    sites = pd.DataFrame({"site": np.resize(["a", "b", "c"], len(y)), "dose": X[:, 1], "who": task})
+    assert plots.average(reg.fit(sites, y), column="dose").get_xlabel() == "dose"
+    reg.fit(pd.DataFrame({"hours": X[:, 0], "dose": X[:, 1], "who": task}), y)
     with pytest.raises(InvalidData, match=r"'weight'.*hours, dose"):
         plots.average(reg, column="weight")
 

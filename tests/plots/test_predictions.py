@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from motet import Catalogue, Disclosed, Engine, Model
-from motet.client.layout import Layout
 from motet.client.predictions import Predictions, from_average, from_clients, from_examples, predict
 from motet.kernels import RBF, DotProduct
-from motet.model.columns import Columns
 from motet.plots.predictions import Z, draw, save
+from motet.tables.columns import Columns
 
 VISITS = Columns.from_spec([{"name": "visit", "since": "2024-01-01"}, {"name": "sex", "values": ["f", "m"]}])
 ITEMS = Catalogue(["A$AP $", "Bach", "Dufay"], [[0.0], [1.0], [2.0]])
@@ -45,7 +44,7 @@ def labels(ax: Any) -> list[str]:
 def test_a_curve_for_each_client_over_all_inputs_and_examples(tmp_path: Path) -> None:
     numbers = release([[0.0], [5.0], [9.0]])
     own = table(tmp_path / "own.csv", "client,t,y\nann,2,1\nbob,12,3\nann,4,2\n")
-    at, layout = table(tmp_path / "at.csv", "t\n5\n1\n"), Layout.of_release(numbers)
+    at, layout = table(tmp_path / "at.csv", "t\n5\n1\n"), numbers.layout
     found = predicted(from_clients(numbers, own, at, layout))
     (ax,) = panels(found)
     ann, points, bob, _ = ax.lines
@@ -67,7 +66,7 @@ def test_a_curve_for_each_value_of_a_category_along_dates(tmp_path: Path) -> Non
         tmp_path / "own.csv", "sex,visit,y,client\nm,2024-02-01,1,ann\nf,2024-03-01,2,ann\nm,2024-02-09,3,bob\n"
     )
     at = table(tmp_path / "at.csv", "visit,sex\n2024-01-01,m\n2024-04-01,f\n")
-    layout = Layout.of_release(dated)
+    layout = dated.layout
     (ax,) = panels(predicted(from_examples(dated, own, at, layout, "ann")))
     assert labels(ax) == ["sex f", "sex m"]
     woman, point, *_ = ax.lines
@@ -80,7 +79,7 @@ def test_a_curve_for_each_value_of_a_category_along_dates(tmp_path: Path) -> Non
 def test_the_best_items_of_each_client(tmp_path: Path) -> None:
     music = release(["Bach", "Dufay", "Bach"], catalogue=ITEMS)
     own = table(tmp_path / "own.csv", "client,name,y\nann,Bach,1\nbob,Dufay,3\n")
-    found = predicted(from_clients(music, own, None, Layout.of_release(music)), top=2)
+    found = predicted(from_clients(music, own, None, music.layout), top=2)
     ann, bob = panels(found)
     assert (ann.get_title(), bob.get_title()) == ("ann", "bob")
     assert [bar.get_width() for bar in ann.patches] == found.mean[:2]
@@ -92,12 +91,12 @@ def test_the_best_items_of_each_client(tmp_path: Path) -> None:
 def test_several_inputs_that_vary_are_drawn_row_by_row(tmp_path: Path) -> None:
     wide = release([[0.0, 1.0], [2.0, 3.0], [4.0, 0.0]])
     along = table(tmp_path / "along.csv", "a,b\n0,1\n9,1\n")
-    (ax,) = panels(predicted(from_average(wide, along, Layout.of_release(wide))))
+    (ax,) = panels(predicted(from_average(wide, along, wide.layout)))
     curve = np.column_stack([ax.lines[0].get_xdata(), np.ones(len(ax.lines[0].get_xdata()))])
     np.testing.assert_allclose(ax.lines[0].get_ydata(), wide.average(curve))  # one input varies, the other is fixed
     own = table(tmp_path / "own.csv", "a,b,y\n1,2,3\n")
     at = table(tmp_path / "at.csv", "b,a,y\n1,2,0.5\n3,4,\n")
-    found = predicted(from_examples(wide, own, at, Layout.of_release(wide)))
+    found = predicted(from_examples(wide, own, at, wide.layout))
     (ax,) = panels(found, observation=True)
     (means, *_), observed = ax.containers[0], ax.lines[-1]
     assert means.get_ydata().tolist() == found.mean

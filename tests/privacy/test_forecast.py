@@ -24,7 +24,7 @@ from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.privacy.population import Population
 from motet.privacy.simulation import SimulatedStudy, World
-from motet.privacy.truths import WEIGHT_SPREAD, Truths
+from motet.privacy.truths import MEAN_SQUARE_WEIGHT, Truths
 from tests.privacy.worlds import CATALOGUE, GRID, MODELS, POINTS, mechanism, music_model, rounded_gaussian
 
 BUDGET = Ledger(epsilon=1.0)
@@ -78,7 +78,7 @@ def test_rests_of_clipped_clients_fall_with_their_information() -> None:
     (known, _, _), (_, signal, rest) = draw(0), draw(1)
     total, apart = np.cov(signal + rest, rowvar=False), np.cov(signal, rowvar=False) + np.cov(rest, rowvar=False)
     both = np.eye(len(theta)) + known.slope
-    forecast = both @ np.cov(signal, rowvar=False) @ both.T + known.spread
+    forecast = both @ np.cov(signal, rowvar=False) @ both.T + known.rest_covariance
     assert np.trace(forecast) == pytest.approx(np.trace(total), rel=0.05)
     assert np.trace(total) < 0.9 * np.trace(apart)
 
@@ -91,7 +91,7 @@ def test_truths_have_the_priors_moments_and_rare_ones_are_among_them(name: str) 
         truths = Truths.draw(clip, 4000, np.random.default_rng(0), even=even)
         z, weights = truths.theta / deviation, truths.weights
         assert np.mean(weights) == pytest.approx(1.0)
-        assert np.mean(weights**2) == pytest.approx(WEIGHT_SPREAD, rel=0.05)
+        assert np.mean(weights**2) == pytest.approx(MEAN_SQUARE_WEIGHT, rel=0.05)
         assert np.average(z**2, axis=0, weights=weights) == pytest.approx(np.ones(len(deviation)), abs=0.08)
         assert np.average(z**4, axis=0, weights=weights) == pytest.approx(np.full(len(deviation), 3.0), abs=0.6)
         assert np.mean(weights < 0.5) > 0.1  # drawn more than twice as often as the prior does
@@ -184,11 +184,11 @@ def test_what_a_basis_misses_is_shared_and_so_the_average_is_better_than_if_it_w
     public = Mechanism(model, examples=4)
     population = Population.draw(public.clip.coordinates, 4, np.linspace(-2, 2, 60)[:, None])
     many = without_noise(population, 100_000)
-    missed = np.sqrt(public.clip.coordinates.sigma2 * np.mean(np.diag(population.missed)))
-    columns, K = population.columns, population.missed * public.clip.coordinates.sigma2
+    residual = np.sqrt(public.clip.coordinates.sigma2 * np.mean(np.diag(population.residual)))
+    columns, K = population.columns, population.residual * public.clip.coordinates.sigma2
     fit = np.eye(len(K)) - columns @ np.linalg.pinv(columns)
     best = np.sqrt(np.trace(fit @ K @ fit.T) / len(K))
-    assert best < many.average < 0.95 * missed
+    assert best < many.average < 0.95 * residual
     assert many.average == pytest.approx(best, rel=0.25)
 
 

@@ -47,6 +47,8 @@ def test_a_client_retires_and_the_study_goes_on() -> None:
     assert ledger.retired(engine.tasks) == {0, 1, 2}
     assert 0.99 < ledger.epsilon_spent <= 1.0
     engine.learn_many(["late"] * 2, GRID[:2], [1.0, 2.0])
+    assert ledger.charged(engine.tasks) == ["late"]
+    assert Ledger(epsilon=1.0, releases=2).charged(engine.tasks) == []
     made = release(engine, mechanism("landmarks"), ledger, noise=silent)
     assert np.array_equal(made.noisy, clip.vector(GRID[:2], np.array([1.0, 2.0]), np.ones(2)))
     assert made.ledger.participation["late"] == 1

@@ -74,7 +74,7 @@ def test_outputs_about_a_center_are_released_as_well_as_outputs_about_zero(name:
 
 
 def test_a_center_needs_a_bias() -> None:
-    with pytest.raises(InvalidModel, match="without a bias outputs are about 0"):
+    with pytest.raises(InvalidModel, match='center must be 0 when bias is "none"'):
         Mechanism(replace(MODELS["landmarks"], bias="none"), examples=4, points=POINTS.get("landmarks"), center=1.0)
 
 

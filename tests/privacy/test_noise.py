@@ -11,8 +11,8 @@ from scipy import stats
 
 from motet import Engine, Landmarks, Model
 from motet.arrays import Array
+from motet.attacks.attacks import membership_test
 from motet.kernels import RBF
-from motet.privacy.attacks import membership_test
 from motet.privacy.ledger import UNIT, Integers, Ledger, opendp_noise
 from motet.privacy.mechanism import Mechanism
 from tests.privacy.accountant import promised

@@ -26,7 +26,7 @@ from motet.errors import (
 from motet.kernels import RBF, DotProduct, ExpSineSquared, Identity
 from motet.release.disclosed import TENSORS
 from motet.release.file import pack
-from tests.learning.grid import GRID, Triple, learned, triples
+from tests.engine.grid import GRID, Triple, learned, triples
 from tests.streams import CASES, engine_of, probes, problem
 
 ITEMS = Catalogue(["a", "b", "c"], [[1.0, 0.1], [0.0, 1 / 3], [2.0, 5.0]])
@@ -126,13 +126,13 @@ def test_a_damaged_release_is_refused() -> None:
         with pytest.raises(InvalidRelease, match=message):
             Disclosed.from_bytes(broken)
     other = pack(release._header | {"catalogue": "0" * 64}, release._tensors)
-    with pytest.raises(InvalidRelease, match="another catalogue"):
+    with pytest.raises(InvalidRelease, match="its catalogue is another"):
         Disclosed.from_bytes(other)
     with pytest.raises(InvalidRelease, match="expected the arrays"):
         Disclosed.from_bytes(pack(release._header, {"A": release.A}))
     with pytest.raises(InvalidRelease, match="format 9"):
         Disclosed.from_bytes(release.to_bytes().replace(b'\\"format\\": 1', b'\\"format\\": 9'))
-    with pytest.raises(InvalidRelease, match="negative direction"):
+    with pytest.raises(InvalidRelease, match="negative eigenvalue"):
         replace(release, Lambda=-1e6 * np.eye(len(release.eta))).estimate([[0.0, 0.0, 0.0]], [1.0])
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from motet import Disclosed, Engine, Model
-from motet.client.layout import Layout
 from motet.client.tables import read_examples
 from motet.errors import InvalidRelease
 from motet.kernels import RBF
@@ -65,7 +64,7 @@ def test_names_that_are_none_are_refused(release: Disclosed, spec: Any) -> None:
 
 
 def test_tables_are_read_by_them(release: Disclosed, tmp_path: Path) -> None:
-    layout = Layout.of_release(replace(release, names=NAMES))
+    layout = replace(release, names=NAMES).layout
     path = tmp_path / "own.csv"
     path.write_text("site,glucose,h,patient\nnorth,5.5 mmol/L,2 h,ann\nsouth,6,3,ann\n", encoding="utf-8")
     examples = read_examples(path, layout)

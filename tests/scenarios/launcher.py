@@ -18,8 +18,8 @@ import opendp.measurements  # noqa: F401  imported late otherwise, by each proce
 
 import motet.cli.app  # noqa: F401  for commands that are forked from here too
 from motet.server.app import create_app
-from motet.server.connections import Listener, Server, bounded_config
 from motet.server.logs import log_to_stderr
+from motet.server.protection.connections import Listener, Server
 from motet.server.publisher import run
 from motet.server.service import Service
 from motet.store.clients import hash_token
@@ -39,7 +39,7 @@ def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int
         proxies=limits.proxies,
         tls=False,
     )
-    Server(bounded_config(app, proxies=limits.proxies), listener).run()
+    Server(app, listener, proxies=limits.proxies).run()
 
 
 def publisher(study_file: Path, log: Path, _: str, point: str, arrivals: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 from motet import Client, Disclosed, Engine, MixedEffectRegressor
 from motet.client.client import Enrolled
 from motet.errors import NotAllowed, NotReleased, Unauthorized
-from motet.model.spec import from_spec, to_spec
+from motet.kernels.spec import from_spec, to_spec
 from motet.study.study import Study
 from tests.oracles import Array, KernelFunction, Problem, direct
 from tests.scenarios.harness import CURVES, END, OPERATOR, Place, parts, poll, write_study

@@ -11,9 +11,8 @@ import pytest
 
 from motet.client.client import Client
 from motet.errors import Busy
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore
 from motet.store.examples import page
-from motet.store.restore import restore
 from motet.store.store import read_only
 from motet.study.study import Study
 from tests.postgres import Cluster

@@ -22,8 +22,8 @@ import psycopg
 import pytest
 
 from motet.errors import InvalidStudy
-from motet.server.serve import serve
-from motet.store.election import PUBLISHER_LOCK
+from motet.server.processes.serve import serve
+from motet.store.postgresql import PUBLISHER_LOCK
 from motet.study.study import Study
 from tests.postgres import Cluster
 from tests.scenarios.harness import (
@@ -222,7 +222,7 @@ def command_line(pid: int) -> bytes:
 
 def test_a_database_file_takes_one_process(tmp_path: Path) -> None:
     study = write_study(tmp_path, EXACT)
-    with pytest.raises(InvalidStudy, match=r"--workers: expected 1, got 2: a database file takes one server process"):
+    with pytest.raises(InvalidStudy, match=r"workers= must be 1, got 2: a database file takes one server process"):
         serve(study, workers=2, show_token=lambda _: None, show_ready=lambda _: None)
     assert not study.with_suffix(".db").exists()
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.store.backup import back_up
-from motet.store.restore import restore
+from motet.store.backup import back_up, restore
 from motet.study.study import Study
 from tests.scenarios.harness import END, Parts, parts, poll, with_free_port, write_study
 from tests.scenarios.studies import private

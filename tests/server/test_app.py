@@ -19,12 +19,12 @@ from opentelemetry import trace
 from motet import Disclosed
 from motet.errors import InvalidStudy, MotetError
 from motet.server.app import ROUTES, STATUS
-from motet.server.connections import MAX_HEAD_BYTES
 from motet.server.pages import CALLERS
-from motet.server.serve import OperatorToken, chosen_token, operator_token, serve
+from motet.server.processes.serve import chosen_token, operator_token, serve
+from motet.server.protection.connections import MAX_HEAD_BYTES
 from motet.store.clients import hash_token
 from motet.store.pins import pin
-from motet.store.settings import put, setting
+from motet.store.records import put, setting
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.scenarios.harness import END, poll
@@ -122,7 +122,7 @@ def test_tokens_that_open_nothing_are_told_apart_by_nothing(untouched: World) ->
 
 def test_the_operator_removes_a_client_with_all_it_sent(exact: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its token; it leaves the disk and the next release, and its name is free again."""
-    monkeypatch.setattr("motet.store.scrubber.MAX_WAIT_SECONDS", END)
+    monkeypatch.setattr("motet.store.store.MAX_ERASURE_SECONDS", END)
     send(exact, y=1.2345678901, id="mine")
     folder, mine = exact.service.study.path.parent, f"/v1/clients/{exact.ids['own']}"
     assert on_disk(folder, 1.2345678901)
@@ -289,8 +289,8 @@ def test_an_empty_operator_token_in_the_environment_is_none(tmp_path: Path, monk
     monkeypatch.setenv("MOTET_OPERATOR_TOKEN", " ")
     store, shown_tokens = Store(f"sqlite:///{tmp_path / 'study.db'}"), list[str]()
     first = operator_token(store, chosen_token(), shown_tokens.append)
-    assert first == OperatorToken(hash_token(shown_tokens[0]), shown_tokens[0])
-    assert operator_token(store, chosen_token(), shown_tokens.append) == OperatorToken(first.hash)
+    assert first == (hash_token(shown_tokens[0]), shown_tokens[0])
+    assert operator_token(store, chosen_token(), shown_tokens.append) == (first[0], None)
     store.close()
 
 
@@ -303,14 +303,14 @@ def test_servers_that_start_at_once_show_one_operator_token(tmp_path: Path) -> N
         shown_tokens.append(token)
         time.sleep(0.2)  # before it is stored
 
-    def start(_: int) -> OperatorToken:
+    def start(_: int) -> tuple[str, str | None]:
         with closing(Store(url)) as store:
             return operator_token(store, None, show)
 
     with ThreadPoolExecutor(4) as pool:
         started = list(pool.map(start, range(4)))
     assert len(shown_tokens) == 1
-    assert {one.hash for one in started} == {hash_token(shown_tokens[0])}
+    assert {hashed for hashed, _ in started} == {hash_token(shown_tokens[0])}
 
 
 @pytest.mark.parametrize("token", ["abc", "fifteen-letters", "sixteen letters and spaces", "sixteen-lettérs-and-more"])

@@ -24,9 +24,9 @@ import pytest
 from motet import Disclosed
 from motet.server.logs import JsonLines, PlainLines, Throttle
 from motet.server.pages import assets
-from motet.server.rates import Buckets, Turnstile, UnderWay
+from motet.server.protection.rates import Buckets, Turnstile, UnderWay
+from motet.server.protection.streams import STREAMS_AT_ONCE, Streams
 from motet.server.service import Shown
-from motet.server.streams import STREAMS_AT_ONCE, Streams
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, ONE, World, connected, head, raw, world
 
@@ -148,7 +148,7 @@ def test_whoever_guesses_tokens_is_told_to_wait_and_nobody_else(tmp_path: Path) 
 
 
 def test_buckets_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motet.server.rates.MAX_BUCKETS", 10)
+    monkeypatch.setattr("motet.server.protection.rates.MAX_BUCKETS", 10)
     buckets = Buckets()
     for k in range(1000):
         assert buckets.seconds_to_wait(f"{k}", 1e-6, capacity=1.0) is None

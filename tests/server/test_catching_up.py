@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from motet.server import publisher
+from motet.server import learner
 from motet.store import clients, examples
 from motet.store.store import Connection
 from tests.store.local_study import EXACT, local_study, states
@@ -18,7 +18,7 @@ from tests.store.local_study import EXACT, local_study, states
 def test_a_catch_up_holds_no_snapshot_for_long_and_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "CLIENTS_PER_QUERY", 2)
+    monkeypatch.setattr(learner, "CLIENTS_PER_QUERY", 2)
     with local_study(tmp_path, EXACT) as study:
         more = study.enroll(*map(str, range(7)))
         for client in more:

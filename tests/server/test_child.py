@@ -15,7 +15,7 @@ ENDLESS = "import threading; print('importing', flush=True); threading.Event().w
 def test_a_publisher_whose_server_ends_while_it_is_imported_ends_too(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(ENDLESS, encoding="utf-8")
     places = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "motet.server.child", "publisher", "study.toml", "plain", "info"]
+    command = [sys.executable, "-m", "motet.server.processes.child", "publisher", "study.toml", "plain", "info"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": places}, **pipes) as child:  # type: ignore[call-overload]
         try:

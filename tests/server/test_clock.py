@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from motet.server.publisher import Publisher
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore
 from motet.store.releases import next_release, refusal
-from motet.store.restore import restore
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT as SERVED
 from tests.server.world import world
@@ -92,7 +91,7 @@ def test_a_clock_that_is_set_forward_within_a_tick_puts_nothing_off(tmp_path: Pa
             left -= 1
             return study.now + (YEARS if left < 0 else 0.0)
 
-        study.publisher._clock = clock
+        study.publisher.clock.now = clock
         made = [study.publisher.tick()]
         for _ in range(5):
             study.now += 1.0

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import trustme
 
-from motet.server import connections
-from motet.server.connections import MAX_HEADERS, BoundedConnection, Listener, network
-from motet.server.rates import UnderWay
-from motet.server.streams import PiecewiseResponse, Streams
+from motet.server.protection import connections
+from motet.server.protection.connections import MAX_HEADERS, BoundedConnection, Listener
+from motet.server.protection.rates import UnderWay, network
+from motet.server.protection.streams import PiecewiseResponse, Streams
 from tests.scenarios.harness import END, poll
 from tests.server.world import running
 
@@ -259,7 +259,7 @@ def test_a_spare_descriptor_that_is_gone_is_not_closed_twice(monkeypatch: pytest
     listener.setblocking(False)
     exhausted = OSError(errno.EMFILE, "Too many open files")
     monkeypatch.setattr(socket.socket, "accept", lambda _: raising(exhausted))
-    monkeypatch.setattr("motet.server.connections.os.open", lambda *_: raising(exhausted))
+    monkeypatch.setattr("motet.server.protection.connections.os.open", lambda *_: raising(exhausted))
     with listener, pytest.raises(BlockingIOError):
         listener.accept()
 

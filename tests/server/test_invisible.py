@@ -14,11 +14,12 @@ import httpx
 import numpy as np
 import pytest
 
-from motet.server.publisher import TICK_SECONDS
+from motet.server.timing import TICK_SECONDS
 from motet.store import releases
-from motet.store.examples import Addition, Example, to_bytes
+from motet.store.examples import Example, add, to_bytes
 from tests.scenarios.harness import END, poll
 from tests.server.world import ONE, PRIVATE, World, shown, world
+from tests.store.empty_store import addition
 
 LIMIT = 5  # examples of a client, as the study says
 
@@ -88,7 +89,7 @@ def test_attackers_that_fill_every_threshold_learn_nothing(tmp_path: Path) -> No
 
 
 def test_the_stream_tells_of_releases_and_of_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motet.server.streams.KEEP_ALIVE_SECONDS", 3600.0)
+    monkeypatch.setattr("motet.server.protection.streams.KEEP_ALIVE_SECONDS", 3600.0)
     for quiet, busy in twins(tmp_path):
         with ExitStack() as open_streams:
             heard = [open_streams.enter_context(listening(w)) for w in (quiet, busy)]
@@ -131,7 +132,7 @@ def test_the_moments_of_releases_are_public(tmp_path: Path, every: int, delay: f
 def send_many(w: World, count: int) -> None:
     rows = to_bytes(w.service.study.model, np.linspace(-1.99, 1.99, count)[:, None])
     with w.service.store.transaction() as connection:
-        Addition.of(w.ids["own"], [Example(str(k), x, 1.0, 1.0) for k, x in enumerate(rows)], count)(connection)
+        add(connection, addition(w.ids["own"], [Example(str(k), x, 1.0, 1.0) for k, x in enumerate(rows)], count))
 
 
 def published(w: World, every: int) -> Iterator[tuple[float, int]]:
@@ -139,9 +140,9 @@ def published(w: World, every: int) -> Iterator[tuple[float, int]]:
 
     def work(point: str) -> None:
         if point == "caught up":
-            w.now[0] += 0.05 + SECONDS_PER_EXAMPLE * len(w.publisher._engine)
+            w.now[0] += 0.05 + SECONDS_PER_EXAMPLE * len(w.publisher.learner.engine)
 
-    w.publisher._reached = work
+    w.publisher.learner.reached = work
     version, ticks = 0, int(1000 / TICK_SECONDS)
     while w.now[0] < 1000.0 + 2.5 * every:
         w.publisher.tick()

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from motet import Disclosed, Engine, Model
+from motet.engine.admission import EXTREME, TOO_MANY_INPUTS, UNUSABLE
 from motet.errors import InvalidRelease
 from motet.kernels import RBF, DotProduct
-from motet.learning.admission import EXTREME, TOO_MANY_INPUTS, UNUSABLE
 from motet.server.publisher import Publisher
-from motet.store.examples import Addition, Example, to_bytes
+from motet.store.examples import Example, add, to_bytes
 from motet.store.releases import StoredRelease, current
 from motet.store.schema import releases
 from motet.store.store import Store
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, World, world
+from tests.store.empty_store import addition
 from tests.store.local_study import EXACT as LOCAL
 from tests.store.local_study import LocalStudy, local_study, states
 
@@ -46,7 +47,7 @@ def store(w: World, who: str, X: list[float], noise: float) -> None:
     rows = to_bytes(study.model, np.array(X)[:, None])
     new = [Example(str(k), x, 1.0, noise) for k, x in enumerate(rows)]
     with w.service.store.transaction() as connection:
-        Addition.of(w.ids[who], new, 5)(connection)
+        add(connection, addition(w.ids[who], new, 5))
 
 
 def released(w: World) -> Disclosed:
@@ -142,7 +143,7 @@ def test_sums_that_one_client_spoils_are_released_without_it(tmp_path: Path, mag
 def test_more_inputs_than_a_release_can_have_leave_out_whoever_has_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("motet.server.publisher.MAX_BASIS_POINTS", 12)
+    monkeypatch.setattr("motet.server.learner.MAX_BASIS_POINTS", 12)
     with local_study(tmp_path, LOCAL) as study:  # ann, bob and cleo have 4 inputs
         flood, small = study.enroll("flood", "small")
         study.add(flood, *((10.0 + k, 1.0) for k in range(20)))

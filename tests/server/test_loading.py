@@ -9,7 +9,7 @@ import pytest
 from motet.errors import InvalidData
 from motet.server.loading import load_table
 from motet.store import clients, releases
-from motet.study.pilot_clients import digest_of
+from motet.study.schema import digest_of
 from motet.study.study import Study
 from tests.store.local_study import PRIVATE, LocalStudy
 
@@ -49,7 +49,7 @@ def test_clients_are_enrolled_and_their_rows_released_at_once(local: LocalStudy)
         for row in rows:
             name, id, token = row.split(",")
             assert clients.client_with_token(connection, token) == id
-            assert clients.summary(connection, id).name == name
+            assert clients.summary(connection, id)["name"] == name
     assert local.publisher.tick() == 1  # without waiting
 
 
@@ -112,9 +112,7 @@ def test_a_pilot_may_join(tmp_path: Path) -> None:
 
 def test_a_table_of_the_pilot_alone_is_refused_with_what_to_do(tmp_path: Path) -> None:
     local = with_pilot(tmp_path, "ann", "bob")
-    with pytest.raises(
-        InvalidData, match=r"2 clients of the pilot are left out, so no row is left: serve without --da"
-    ):
+    with pytest.raises(InvalidData, match=r"2 clients of the pilot are left out, so no row is left: serve without da"):
         load(local, TABLE)
     assert counts(local) == {}
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from motet.privacy.ledger import Integers, opendp_noise
-from motet.store.backup import back_up
-from motet.store.restore import restore
+from motet.store.backup import back_up, restore
 from motet.store.store import Connection
 from tests.server.world import PRIVATE, World, world
 from tests.store.local_study import reopened, states

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from motet import Client, Disclosed
+from motet.engine.engine import Engine
 from motet.errors import InvalidRelease
-from motet.learning.engine import Engine
 from motet.server import service
-from motet.server.serve import check_current
-from motet.store import releases, scrubber
-from motet.store.backup import back_up
+from motet.server.processes.serve import check_current
+from motet.store import releases
+from motet.store import store as database
+from motet.store.backup import back_up, restore
 from motet.store.clients import forget
-from motet.store.restore import restore
 from tests.scenarios.harness import END, poll
 from tests.server.world import EXACT, World, world
 from tests.store.local_study import EXACT as LOCAL
@@ -52,14 +52,14 @@ def on_disk(folder: Path) -> list[float]:
 def test_200_if_the_bytes_are_gone_and_202_if_something_reads_them(
     exact: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
+    monkeypatch.setattr(database, "MAX_ERASURE_SECONDS", END)
     examples = [{"id": str(k), "x": [0.5], "y": y} for k, y in enumerate(SECRETS)]
     assert exact.call("POST", "/v1/examples", "own", json={"examples": examples}).status_code == 200
     gone = exact.call("DELETE", "/v1/me/examples/0", "own")
     assert (gone.status_code, gone.json()) == (200, {"id": "0", "erased": True})
     assert on_disk(tmp_path) == SECRETS[1:]
     with reader(tmp_path), monkeypatch.context() as impatient:
-        impatient.setattr(scrubber, "MAX_WAIT_SECONDS", 0.5)
+        impatient.setattr(database, "MAX_ERASURE_SECONDS", 0.5)
         later = exact.call("PUT", "/v1/me/examples/1", "own", json={"x": [0.5], "y": 1.0})
         assert (later.status_code, later.json()["erased"]) == (202, False)
         assert "when no program reads the old ones" in later.json()["note"]
@@ -116,7 +116,7 @@ def served(world: World) -> Disclosed:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
+    monkeypatch.setattr(database, "MAX_ERASURE_SECONDS", END)
     monkeypatch.setattr(service, "MAX_REMOVAL_SECONDS", END)
 
 
@@ -200,7 +200,7 @@ def test_what_is_removed_while_a_release_is_made_is_not_said_to_be_gone(
     answers: list[Any] = []
 
     def removing(point: str) -> None:
-        if point == "caught up" and len(one.publisher._engine.tasks) == 2 and not answers:
+        if point == "caught up" and len(one.publisher.learner.engine.tasks) == 2 and not answers:
             answers.append(one.call("DELETE", "/v1/me", "own"))
 
     for one in world(tmp_path, EXACT, reached=removing):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from motet.errors import InvalidModel, InvalidStudy
+from motet.server.learner import Learner
 from motet.server.publisher import FAILED, UNCOMPUTABLE, Publisher
 from motet.server.timing import MAX_PAUSE_SECONDS, Timing, check_lead, client_seconds
 from motet.store import releases
@@ -26,7 +27,7 @@ class Failing:
         self.study, self.error = study, error
         self.attempts: list[float] = []
         self.learned: list[int] = []
-        make, learn = Publisher._new_release, Publisher._relearn
+        make, learn = Publisher._new_release, Learner._relearn
 
         def new_release(publisher: Publisher, version: int) -> object:
             self.attempts.append(study.now)
@@ -34,12 +35,12 @@ class Failing:
                 raise self.error
             return make(publisher, version)
 
-        def relearn(publisher: Publisher, connection: object, clients: list[str]) -> None:
+        def relearn(learner: Learner, connection: object, clients: list[str]) -> None:
             self.learned.append(len(clients))
-            learn(publisher, connection, clients)  # type: ignore[arg-type]
+            learn(learner, connection, clients)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Publisher, "_new_release", new_release)
-        monkeypatch.setattr(Publisher, "_relearn", relearn)
+        monkeypatch.setattr(Learner, "_relearn", relearn)
 
     def tick(self, seconds: float, step: float = 0.5, until: Callable[[], bool] = lambda: False) -> None:
         end = self.study.now + seconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -91,8 +90,8 @@ def test_a_process_that_is_not_elected_publishes_nothing(tmp_path: Path, monkeyp
     monkeypatch.setattr("motet.server.publisher.TICK_SECONDS", 0.001)
     with local_study(tmp_path, EXACT) as study:  # its first release has been due since 1970
         for elected, versions in ((False, []), (True, [1])):
-            candidate = SimpleNamespace(elected=elected)
-            monkeypatch.setattr(study.store, "candidate", lambda candidate=candidate: nullcontext(candidate))
+            election = nullcontext(lambda elected=elected: elected)
+            monkeypatch.setattr(study.store.dialect, "election", lambda _, election=election: election)
             rounds = iter([False, False, True])
             run(study.store, study.study, until=lambda rounds=rounds: next(rounds))  # type: ignore[misc]
             assert released(study) == versions

@@ -153,7 +153,7 @@ def test_a_stream_ends_with_its_token_and_hears_of_no_later_release(closed: Worl
 
     with ThreadPoolExecutor() as threads:
         listening = {who: threads.submit(listen, who) for who in heard}
-        poll(lambda: len(closed.service.streams._open) == 3, END, "the streams are open")
+        poll(lambda: len(closed.service.streams.open) == 3, END, "the streams are open")
         assert closed.release() == 1
         poll(lambda: all(heard.values()), END, "everybody hears of the first release")
         assert withdraw(closed, kind).status_code in (200, 202)

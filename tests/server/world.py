@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from motet.server.app import create_app
-from motet.server.connections import Listener, Server, bounded_config
+from motet.server.protection.connections import Listener, Server
 from motet.server.publisher import Publisher
 from motet.server.service import Service
 from motet.store.clients import hash_token
@@ -91,7 +91,7 @@ def running(
     """The application on a socket of its own, in a thread."""
     limits: dict[str, Any] = {"limit": 1000, "limit_per_address": 1000, "proxies": (), "tls": False} | changes
     listener = Listener(socket.create_server(("127.0.0.1", 0), backlog=2048), **limits)
-    server = Server(bounded_config(app, proxies=("127.0.0.1",), **(settings or {})), listener)
+    server = Server(app, listener, proxies=("127.0.0.1",), **(settings or {}))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()

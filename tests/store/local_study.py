@@ -10,14 +10,15 @@ from typing import Any
 
 from sqlalchemy import NullPool, create_engine, text
 
-from motet.privacy.ledger import Noise, opendp_noise
+from motet.privacy.ledger import Perturbation, opendp_noise
 from motet.server.publisher import Publisher
 from motet.store.clients import enroll
-from motet.store.examples import Addition, Example
+from motet.store.examples import Example, add
 from motet.store.pins import pin
 from motet.store.store import Store
 from motet.store.verify import verify
 from motet.study.study import Study
+from tests.store.empty_store import addition
 
 BEGIN, EVERY = 1_000_000.0, 10.0  # seconds
 EXACT = """
@@ -49,7 +50,7 @@ PER_CLIENT = PRIVATE.replace("releases = 6", 'releases = 3\nper = "client"')
 class LocalStudy:
     """``now`` is what the clock says."""
 
-    def __init__(self, path: Path, *, begun: bool = True, noise: Noise = opendp_noise) -> None:
+    def __init__(self, path: Path, *, begun: bool = True, noise: Perturbation = opendp_noise) -> None:
         self.study = Study.load(path)
         self.store = Store(self.study.store_url)
         self.now = BEGIN
@@ -65,7 +66,7 @@ class LocalStudy:
         """Examples x, y, with their number as id."""
         new = [Example(str(first + k), struct.pack("<d", x), y, 1.0) for k, (x, y) in enumerate(examples)]
         with self.store.transaction() as connection:
-            Addition.of(client, new, 500)(connection)
+            add(connection, addition(client, new, 500))
 
     def do(self, command: Any, *arguments: Any) -> None:
         with self.store.transaction() as connection:

@@ -25,10 +25,9 @@ import pytest
 from motet import Client
 from motet.errors import InvalidData, InvalidStore, InvalidStudy
 from motet.store import clients, examples
-from motet.store.backup import MANIFEST, Manifest, back_up
+from motet.store.backup import MANIFEST, Manifest, Restoration, back_up, restore, scheduled
 from motet.store.clients import summary
 from motet.store.releases import Gap, current_ledger, gaps
-from motet.store.restore import Restoration, restore, scheduled
 from motet.study.study import Study
 from tests.scenarios.harness import CURVES, END, parts, poll, write_study
 from tests.store.local_study import EVERY, EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, states
@@ -89,7 +88,7 @@ def test_a_study_whose_files_lie_apart_is_restored_to_one_folder(tmp_path: Path)
 def test_a_database_that_is_too_large_for_a_copy_in_memory_is_read_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("motet.store.dialects.MAX_COPY_BYTES", 0)
+    monkeypatch.setattr("motet.store.sqlite.MAX_COPY_BYTES", 0)
     with local_study(tmp_path, EXACT) as study:
         study.release()
         assert states(study) == {}
@@ -441,7 +440,7 @@ def test_a_server_under_writes_is_backed_up_and_verified(tmp_path: Path) -> None
         done = restore(tmp_path / f"{k}.zip", tmp_path / str(k), now=manifest.made)
         assert states(done.study) == {}
         with reopened(done.study.path, 0.0).store.snapshot() as connection:
-            assert least <= summary(connection, ann.id).count <= most
+            assert least <= summary(connection, ann.id)["count"] <= most
 
 
 def _more(sent: list[int], before: int) -> bool:

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from motet.errors import InvalidStore
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore
 from motet.store.chain import head
 from motet.store.pins import pin
 from motet.store.releases import refusal
-from motet.store.restore import restore
 from motet.store.verify import verify
 from motet.study.study import Study
 from tests.store.local_study import EXACT, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, silent, states

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from motet.errors import Busy, InvalidStore
-from motet.store.examples import Addition
+from motet.store.examples import add
 from motet.store.store import Store
 from tests.scenarios.harness import END, FORKS
-from tests.store.empty_store import enrolled, example
+from tests.store.empty_store import addition, enrolled, example
 
 SUFFIXES = ("", "-wal", "-shm")
 NOBODY = 65534
@@ -58,11 +58,11 @@ def test_nothing_is_written_to_files_that_are_gone(
     with pytest.raises(Busy, match="deleted or replaced"), file_store.snapshot():
         pass
     with pytest.raises(Busy, match="deleted or replaced"), file_store.transaction() as c:
-        Addition.of(ann.id, [example("1")], 9)(c)
+        add(c, addition(ann.id, [example("1")], 9))
     assert file.exists() == replaced
     elsewhere.rename(file)
     with file_store.transaction() as c:
-        assert Addition.of(ann.id, [example("1")], 9)(c).accepted == 1
+        assert add(c, addition(ann.id, [example("1")], 9)).accepted == 1
 
 
 def test_a_commit_to_files_that_went_meanwhile_is_no_success(file_store: Store, tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ from sqlalchemy import select
 
 from motet.errors import InvalidStore, UnknownExample
 from motet.server.publisher import Publisher
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore
 from motet.store.clients import enroll, summary
-from motet.store.examples import Addition, Example, remove
+from motet.store.examples import Example, add, remove
 from motet.store.pins import pin
 from motet.store.releases import current_ledger, participation
-from motet.store.restore import restore
 from motet.store.schema import ledger
 from motet.store.store import Store
 from motet.study.study import Study
+from tests.store.empty_store import addition
 from tests.store.local_study import BEGIN, PRIVATE
 
 PLANNED = 12
@@ -96,7 +96,7 @@ class History:
     def send(self, _: int) -> None:
         self.sent += 1
         with self.store.transaction() as connection:
-            Addition.of(self.client, [Example(f"{self.sent}", struct.pack("<d", 0.5), 1.0, 1.0)], 99)(connection)
+            add(connection, addition(self.client, [Example(f"{self.sent}", struct.pack("<d", 0.5), 1.0, 1.0)], 99))
         self.note_promise()
 
     def remove_all(self, _: int) -> None:
@@ -175,7 +175,7 @@ class History:
 
     def has_sent(self) -> bool:
         with self.store.snapshot() as connection:
-            return bool(summary(connection, self.client).count)
+            return bool(summary(connection, self.client)["count"])
 
     def count(self) -> int:
         with self.store.snapshot() as connection:

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from motet.errors import InvalidStore
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore, workspace
 from motet.store.releases import current_ledger
-from motet.store.restore import restore
 from motet.store.store import Store
-from motet.store.workspace import workspace
 from motet.study.study import Study
 from tests.scenarios.harness import END, FORKS
 from tests.store.local_study import BEGIN, EVERY, PRIVATE, local_study, states

@@ -54,8 +54,8 @@ def test_a_database_with_two_names_is_refused(tmp_path: Path) -> None:
 
 def test_a_server_that_was_killed_leaves_it_to_the_next(tmp_path: Path) -> None:
     database = tmp_path / "study.db"
-    take = "import sys; from pathlib import Path; from motet.store.lock import ServerLock; "
-    take += "lock = ServerLock(Path(sys.argv[1]), ''); print('locked', flush=True); sys.stdin.read()"
+    take = "import sys; from pathlib import Path; from motet.store.sqlite import server_lock; "
+    take += "lock = server_lock(Path(sys.argv[1]), ''); lock.__enter__(); print('locked', flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", take, str(database)], **pipes) as server:  # type: ignore[call-overload]
         assert server.stdout.readline() == b"locked\n"

@@ -17,12 +17,12 @@ from sqlalchemy import select
 from motet.errors import Busy, InvalidStore
 from motet.server.publisher import Publisher
 from motet.store import clients, examples, migrate, schema
-from motet.store.backup import back_up
-from motet.store.examples import Addition, Example
-from motet.store.restore import restore
+from motet.store.backup import back_up, restore
+from motet.store.examples import Example, add
 from motet.store.store import Store
 from motet.study.study import Study
 from tests.scenarios.harness import END
+from tests.store.empty_store import addition
 from tests.store.local_study import BEGIN, EVERY, EXACT, PER_CLIENT, PRIVATE, local_study, reopened, silent, states
 
 URLS = Callable[[], str]
@@ -96,7 +96,7 @@ def test_there_and_back_nothing_differs_and_the_study_goes_on(in_use: Copies, em
     with on.store.snapshot() as c:
         (dora,) = [row["id"] for row in clients.list_clients(c) if row["name"] == "dora"]
     with on.store.transaction() as c:  # an id that was removed stays used
-        assert Addition.of(dora, [Example("3", b"\0" * 8, 1.0, 1.0)], 99)(c).duplicates == 1
+        assert add(c, addition(dora, [Example("3", b"\0" * 8, 1.0, 1.0)], 99)).duplicates == 1
     on.store.close()
 
 
@@ -114,7 +114,7 @@ def test_the_source_takes_and_releases_nothing_any_more(tmp_path: Path, in_use: 
             late = Publisher(store, old, clock=lambda: NOW + 100.0)
             assert late.tick() is None
             for write in (
-                Addition.of("ann", [Example("9", b"\0" * 8, 1.0, 1.0)], 99),
+                lambda c: examples.add(c, addition("ann", [Example("9", b"\0" * 8, 1.0, 1.0)], 99)),
                 lambda c: clients.enroll(c, ["zoe"]),
                 lambda c: clients.revoke(c, "ann"),
                 lambda c: examples.remove(c, "ann", "0"),
@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_study(tmp_path: Path, empty_postgres: URL
             (many,) = study.enroll("many")
             new = [Example(str(k), b"\0" * 8, 1.0, 1.0) for k in range(size)]
             with study.store.transaction() as c:
-                Addition.of(many, new, size)(c)
+                add(c, addition(many, new, size))
         tracemalloc.start()
         migrate.migrate(study.study, empty_postgres(), silent)
         peaks.append(tracemalloc.get_traced_memory()[1])

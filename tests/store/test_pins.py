@@ -12,14 +12,14 @@ from motet.errors import Busy, InvalidStore
 from motet.release.disclosed import Disclosed
 from motet.server.publisher import Publisher
 from motet.store import clients, examples
-from motet.store.backup import back_up
+from motet.store.backup import back_up, restore
 from motet.store.clients import client_with_token, enroll
-from motet.store.examples import Addition, Example
+from motet.store.examples import Example
 from motet.store.pins import pin
 from motet.store.releases import current, current_ledger, next_release, refusal, request_release
-from motet.store.restore import restore
 from motet.store.store import Store
 from motet.study.study import Study
+from tests.store.empty_store import addition
 from tests.store.local_study import EXACT, FIXED, PER_CLIENT, PRIVATE, LocalStudy, local_study, reopened, states
 
 WIDER = ("[-10.0, 10.0]", "[20.0, 500.0]")
@@ -364,7 +364,7 @@ def test_a_server_of_other_terms_takes_nothing_more(tmp_path: Path) -> None:
     def add(id: str, terms: str) -> None:
         new = Example(id, struct.pack("<d", 0.5), 1.0, 1.0)
         with study.store.transaction() as connection:
-            Addition.of(ann, [new], 9, terms=terms)(connection)
+            examples.add(connection, addition(ann, [new], 9, terms=terms))
 
     def replace(terms: str) -> None:
         with study.store.transaction() as connection:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -15,20 +17,23 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from motet.errors import Busy, InvalidStore
+from motet.server.publisher import run
 from motet.store import clients
 from motet.store import examples as stored
 from motet.store.clients import list_clients
-from motet.store.examples import Added, Addition, Example
-from motet.store.log import lock
+from motet.store.examples import Added, Example, add
+from motet.store.postgresql import BEAT_SECONDS, LEASE_SECONDS
+from motet.store.records import lock
 from motet.store.store import Store, read_only
 from motet.store.writer import Writer, commit
 from motet.study.study import Study
 from tests.postgres import Cluster
 from tests.scenarios.harness import END, poll
-from tests.store.empty_store import enrolled, example
+from tests.store.empty_store import addition, enrolled, example
 from tests.store.local_study import EXACT, local_study
 
 NAME, SECRETS = "a name to be forgotten", [1234.5678 + k for k in range(200)]
@@ -62,9 +67,9 @@ def forgotten(store: Store) -> list[bytes]:
     ann, bob = enrolled(store, NAME, "bob")
     large = [struct.pack("<d", y) * 500 for y in SECRETS[:20]]  # kept apart from their rows
     with store.transaction() as c:
-        Addition.of(ann.id, [example(f"id of {k}", y) for k, y in enumerate(SECRETS)], 999)(c)
-        Addition.of(ann.id, [Example(f"large {k}", x, 1.0, 1.0) for k, x in enumerate(large)], 999)(c)
-        Addition.of(bob.id, [example(f"bob's {k}", 8765.4321) for k in range(300)], 999)(c)
+        add(c, addition(ann.id, [example(f"id of {k}", y) for k, y in enumerate(SECRETS)], 999))
+        add(c, addition(ann.id, [Example(f"large {k}", x, 1.0, 1.0) for k, x in enumerate(large)], 999))
+        add(c, addition(bob.id, [example(f"bob's {k}", 8765.4321) for k in range(300)], 999))
         stored.remove(c, ann.id, "id of 7")
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
         c.exec_driver_sql("ANALYZE")
@@ -91,7 +96,7 @@ def test_an_owner_without_further_rights_empties_the_tables_and_says_that_the_lo
         ann, _ = enrolled(store, NAME, "bob")
         secrets = [NAME.encode(), struct.pack("<d", SECRETS[0])]
         with store.transaction() as c:
-            Addition.of(ann.id, [example("1", SECRETS[0])], 9)(c)
+            add(c, addition(ann.id, [example("1", SECRETS[0])], 9))
             clients.forget(c, ann.id)
         assert store.scrub().result(END) is False
         postgres.execute("CHECKPOINT")
@@ -118,14 +123,14 @@ def test_beside_a_reader_removed_data_stay_no_write_waits_and_they_leave_when_it
     pg_store: Store, postgres_url: str, postgres: Cluster, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it has not read the table yet."""
-    monkeypatch.setattr("motet.store.scrubber.MAX_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr("motet.store.store.MAX_ERASURE_SECONDS", 0.5)
     ann, bob = enrolled(pg_store, "ann", "bob")
     with closing(Writer(pg_store)) as writer:
-        writer.submit(Addition.of(ann.id, [example("1", SECRETS[0])], 9)).result(END)
+        writer.submit(addition(ann.id, [example("1", SECRETS[0])], 9)).result(END)
         secret = [struct.pack("<d", SECRETS[0])]
         with reader(postgres_url, statement):
             removal = writer.submit(lambda c: stored.remove(c, ann.id, "1"), scrub=True).result(END)
-            done = [writer.submit(Addition.of(bob.id, [example(str(k))], 99)).result(END).count for k in range(20)]
+            done = [writer.submit(addition(bob.id, [example(str(k))], 99)).result(END).count for k in range(20)]
             assert done == list(range(1, 21))
             assert removal.erased.result(END) is False
         poll(lambda: not files_with(postgres, secret), END, "removed data leave the disk")
@@ -143,7 +148,7 @@ def test_writers_of_many_processes_lose_nothing_and_count_nothing_twice(postgres
         def write(k: int) -> list[Any]:
             results = []
             for j in range(30):
-                both = [Addition.of(p.id, [example(f"{j}"), example(f"{k} {j}")], 999) for p in people]
+                both = [addition(p.id, [example(f"{j}"), example(f"{k} {j}")], 999) for p in people]
                 results += commit(stores[k], both if k % 2 else both[::-1])
                 if j % 10 == k:
                     results += commit(stores[k], [lambda c: clients.rotate(c, people[0].id)])
@@ -178,7 +183,7 @@ def test_a_transaction_that_others_undid_is_tried_again(pg_store: Store, code: s
     failures = [1, 1]
 
     def conflict(connection: Any) -> str:
-        stored.Addition.of(ann.id, [example(str(len(failures)))], 9)(connection)
+        stored.add(connection, addition(ann.id, [example(str(len(failures)))], 9))
         if failures:
             failures.pop()
             connection.exec_driver_sql(f"DO $$ BEGIN RAISE 'conflict' USING ERRCODE = '{code}'; END $$")
@@ -200,7 +205,7 @@ def test_order_does_not_depend_on_the_databases_collation(postgres: Cluster) -> 
     with closing(Store(postgres.url(database))) as store:
         (ann, *_) = enrolled(store, *names)
         with store.transaction() as c:
-            Addition.of(ann.id, [example(name) for name in names], 99)(c)
+            add(c, addition(ann.id, [example(name) for name in names], 99))
             assert [row["name"] for row in list_clients(c)] == sorted(names)
             assert [e.id for e in stored.page(c, ann.id)] == sorted(names)
             assert [e.id for e in stored.page(c, ann.id, after="Z", limit=2)] == ["_", "a"]
@@ -250,7 +255,7 @@ def test_a_connection_that_was_lost_is_replaced_and_nothing_acknowledged_is(pg_s
     with closing(Writer(pg_store, reached=lambda point: points.pop(point, lambda: None)())) as writer:
 
         def send(id: str) -> Any:
-            return writer.submit(Addition.of(ann.id, [example(id)], 99)).result(END)
+            return writer.submit(addition(ann.id, [example(id)], 99)).result(END)
 
         assert send("1").count == 1
         cut(postgres, pg_store)
@@ -289,7 +294,7 @@ def test_whoever_stops_in_a_transaction_stops_nobody_for_long(
             slow.submit(stop)
             stopped.wait(END)
             with pytest.raises(Busy, match="another program has locked it; try again later"):
-                quick.submit(Addition.of(ann.id, [example("1")], 9)).result(END)
+                quick.submit(addition(ann.id, [example("1")], 9)).result(END)
             may_end.set()
             poll(lambda: added(quick, ann.id), END, "it is written when the lock is free")
 
@@ -311,7 +316,7 @@ def test_a_server_that_hangs_at_a_commit_is_an_error_and_what_it_then_commits_co
     with closing(Store(postgres_url)) as store:
         (ann,) = enrolled(store, "ann")
         with closing(Writer(store, reached=hang)) as writer:
-            send = partial(writer.submit, Addition.of(ann.id, [example("1")], 9))
+            send = partial(writer.submit, addition(ann.id, [example("1")], 9))
             with pytest.raises(Busy, match="there is no connection to it; try again later"):
                 send().result(END)
             os.kill(hanging[0], signal.SIGCONT)
@@ -321,9 +326,20 @@ def test_a_server_that_hangs_at_a_commit_is_an_error_and_what_it_then_commits_co
 
 def added(writer: Writer, client: str) -> bool:
     try:
-        return bool(writer.submit(Addition.of(client, [example("1")], 9)).result(END).count == 1)
+        return bool(writer.submit(addition(client, [example("1")], 9)).result(END).count == 1)
     except Busy:
         return False
+
+
+def test_an_elected_process_that_falls_silent_is_replaced_within_ten_seconds(tmp_path: Path, postgres_url: str) -> None:
+    """It knows that it may not be elected any more before PostgreSQL ends its session."""
+    statements: list[str] = []
+    with local_study(tmp_path, f'{EXACT}[store]\nurl = "{postgres_url}"\n') as study:
+        event.listen(study.store.engine, "before_cursor_execute", lambda _, __, text, *___: statements.append(text))
+        end = time.monotonic() + END
+        run(study.store, study.study, until=lambda: "idle_session" in "".join(statements) or time.monotonic() > end)
+    (seconds,) = re.findall(r"idle_session_timeout = '(\d+)s'", "\n".join(statements))
+    assert LEASE_SECONDS < float(seconds) <= 10 - 2 * BEAT_SECONDS
 
 
 def test_a_study_is_kept_in_postgresql_by_its_url(tmp_path: Path, postgres_url: str) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from motet.store import clients, scrubber
+from motet.store import clients
 from motet.store import examples as stored
-from motet.store.examples import Addition, Example
-from motet.store.scrubber import Scrubbed, Scrubber
-from motet.store.settings import setting
-from motet.store.store import Store, read_only
+from motet.store import store as database
+from motet.store.examples import Example, add
+from motet.store.records import setting
+from motet.store.store import Scrubbed, Scrubber, Store, read_only
 from motet.store.writer import Writer
 from tests.scenarios.harness import END, poll
-from tests.store.empty_store import enrolled, example
+from tests.store.empty_store import addition, enrolled, example
 from tests.store.local_study import EXACT, local_study
 
 
@@ -44,7 +44,7 @@ def reader(folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(database, "MAX_ERASURE_SECONDS", 0.2)
 
 
 def test_beside_a_reader_removed_data_stay_no_write_waits_and_they_leave_when_it_ends(
@@ -54,10 +54,10 @@ def test_beside_a_reader_removed_data_stay_no_write_waits_and_they_leave_when_it
     ann, bob = enrolled(file_store, "ann", "bob")
     secret = struct.pack(">d", 1234.5678)
     writer = Writer(file_store)
-    writer.submit(Addition.of(ann.id, [example("1", 1234.5678)], 9)).result(END)
+    writer.submit(addition(ann.id, [example("1", 1234.5678)], 9)).result(END)
     with reader(tmp_path):
         removal = writer.submit(partial(stored.remove, client=ann.id, id="1"), scrub=True).result(END)
-        done = [writer.submit(Addition.of(bob.id, [example(str(k))], 999)).result(END).count for k in range(100)]
+        done = [writer.submit(addition(bob.id, [example(str(k))], 999)).result(END).count for k in range(100)]
         assert done == list(range(1, 101))
         assert removal.erased.result(END) is False
         assert on_disk(tmp_path, secret)
@@ -80,7 +80,7 @@ def test_copies_of_rows_that_were_moved_leave_the_disk_also_after_a_crash(
     with file_store.transaction() as c:
         for k, owner in enumerate(owners):
             new = [Example(str(y), bytes(8 * rng.choice([1, 1, 3, 40])), y, 1.0) for y in values[k]]
-            stored.add_all(c, [Addition.of(owner, new, 9999)])
+            stored.add_all(c, [addition(owner, new, 9999)])
     with file_store.transaction() as c:
         for client in people[:50]:
             clients.forget(c, client)
@@ -102,7 +102,7 @@ def test_ids_of_a_forgotten_client_leave_the_log(file_store: Store, tmp_path: Pa
     people = enrolled(file_store, "ann", "bob")
     for person in people:
         with file_store.transaction() as c:
-            Addition.of(person.id, [example(f"{person.name} on monday"), example("2")], 9)(c)
+            add(c, addition(person.id, [example(f"{person.name} on monday"), example("2")], 9))
             stored.remove(c, person.id, f"{person.name} on monday")
             stored.replace(c, person.id, example("2", 5.0))
     with file_store.transaction() as c:
@@ -150,7 +150,7 @@ def running(attempt: Callable[[], Scrubbed | None]) -> Iterator[Scrubber]:
 
 
 def test_an_attempt_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrubber, "MAX_WAIT_SECONDS", END)
+    monkeypatch.setattr(database, "MAX_ERASURE_SECONDS", END)
     outcomes: list[Scrubbed | None] = [None, None, Scrubbed(0.0)]
     with running(lambda: outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]) as made:
         assert made.request().result(END)

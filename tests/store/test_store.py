@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 import struct
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects import registry
 from sqlalchemy.schema import CreateTable
 
@@ -20,25 +19,23 @@ from motet.errors import InvalidData, InvalidStore, TooMany, UnknownExample, Unk
 from motet.store import clients
 from motet.store import examples as stored
 from motet.store.clients import client_with_token, enroll, list_clients
-from motet.store.dialects import DIALECTS
-from motet.store.examples import Added, Addition
-from motet.store.log import altered_since, changed_since, superseded
+from motet.store.examples import Added, add
+from motet.store.records import altered_since, changed_since, put, superseded
 from motet.store.schema import PRESENT, VERSION, examples, head, log, metadata
-from motet.store.settings import put
-from motet.store.store import Store
-from motet.store.writer import commit
-from tests.store.empty_store import enrolled, example
+from motet.store.store import DIALECTS, Store
+from motet.store.writer import Write, commit
+from tests.store.empty_store import addition, enrolled, example
 
 
 def test_an_id_counts_once_also_after_it_was_removed(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     with store.transaction() as c:
-        assert Addition.of(ann.id, [example("a"), example("b"), example("a", 3.0)], 9)(c) == Added(2, 1, 2)
+        assert add(c, addition(ann.id, [example("a"), example("b"), example("a", 3.0)], 9)) == Added(2, 1, 2)
     with store.transaction() as c:
-        assert Addition.of(ann.id, [example("b", 7.0), example("c")], 9)(c) == Added(1, 1, 3)
+        assert add(c, addition(ann.id, [example("b", 7.0), example("c")], 9)) == Added(1, 1, 3)
         stored.remove(c, ann.id, "b")
     with store.transaction() as c:
-        assert Addition.of(ann.id, [example("b", 7.0)], 9)(c) == Added(0, 1, 2)
+        assert add(c, addition(ann.id, [example("b", 7.0)], 9)) == Added(0, 1, 2)
         stored.replace(c, ann.id, example("c", 5.0))
     with store.snapshot() as c:
         assert [(e.id, e.y) for e in stored.page(c, ann.id)] == [("a", 1.0), ("c", 5.0)]
@@ -56,10 +53,10 @@ def test_one_refusal_undoes_itself_and_nothing_else(store: Store) -> None:
     done = commit(
         store,
         [
-            Addition.of(ann.id, [example("1")], 2),
-            Addition.of(bob.id, [example(str(k)) for k in range(3)], 2),
-            Addition.of("nobody", [example("1")], 2),
-            Addition.of(bob.id, [example("1")], 2),
+            addition(ann.id, [example("1")], 2),
+            addition(bob.id, [example(str(k)) for k in range(3)], 2),
+            addition("nobody", [example("1")], 2),
+            addition(bob.id, [example("1")], 2),
         ],
     )
     assert [type(result) is Added for result in done] == [True, False, False, True]
@@ -73,8 +70,8 @@ def test_what_is_forgotten_is_not_on_the_disk(file_store: Store, tmp_path: Path)
     ann, bob = enrolled(file_store, "a name to be forgotten", "bob")
     secret, kept = 1234.5678, 8765.4321
     with file_store.transaction() as c:
-        Addition.of(ann.id, [example(f"{k}", secret + k) for k in range(200)], 999)(c)
-        Addition.of(bob.id, [example("1", kept)], 9)(c)
+        add(c, addition(ann.id, [example(f"{k}", secret + k) for k in range(200)], 999))
+        add(c, addition(bob.id, [example("1", kept)], 9))
     assert on_disk(tmp_path, struct.pack(">d", secret + 7))
     with file_store.transaction() as c:
         assert clients.forget(c, ann.id) == 200
@@ -127,8 +124,8 @@ def test_the_log_tells_all_that_happened_in_order(store: Store, steps: list[tupl
     used: set[tuple[str, str]] = set()
     for number, (kind, who, k) in enumerate(steps):
         client, id, y = people[who].id, str(k), float(number)
-        actions: dict[str, Callable[[Connection], object]] = {
-            "add": Addition.of(client, [example(id, y)], 9),
+        actions: dict[str, Write] = {
+            "add": addition(client, [example(id, y)], 9),
             "replace": partial(stored.replace, client=client, example=example(id, y)),
             "remove": partial(stored.remove, client=client, id=id),
             "forget": partial(clients.forget, client=client),
@@ -165,7 +162,7 @@ def test_the_log_is_as_long_as_the_data_however_often_they_change(store: Store) 
     """And whoever remembers a number hears of a change that came after it."""
     ann, bob = enrolled(store, "ann", "bob")
     for client in (ann, bob):
-        commit(store, [Addition.of(client.id, [example("1"), example("2")], 2)])
+        commit(store, [addition(client.id, [example("1"), example("2")], 2)])
     for y in range(50):
         with store.snapshot() as c:
             before, _ = changed_since(c, 0)
@@ -185,10 +182,10 @@ def test_ids_of_removed_examples_are_kept_and_so_they_are_limited(store: Store) 
     (ann,) = enrolled(store, "ann")
     for k in range(stored.REMOVED_PER_EXAMPLE):
         (added, removed) = commit(
-            store, [Addition.of(ann.id, [example(str(k))], 1), partial(stored.remove, client=ann.id, id=str(k))]
+            store, [addition(ann.id, [example(str(k))], 1), partial(stored.remove, client=ann.id, id=str(k))]
         )
         assert (added, removed) == (Added(1, 0, 1), None)
-    (refused, repeated) = commit(store, [Addition.of(ann.id, [example(id)], 1) for id in ("new", "0")])
+    (refused, repeated) = commit(store, [addition(ann.id, [example(id)], 1) for id in ("new", "0")])
     assert isinstance(refused, TooMany)
     assert "expected fewer than 10 removed examples, got 10" in str(refused)
     assert repeated == Added(0, 1, 0)
@@ -252,7 +249,7 @@ def test_another_process_reads_while_one_writes(file_store: Store, tmp_path: Pat
     (ann,) = enrolled(file_store, "ann")
     reader = sqlite3.connect(tmp_path / "study.db")
     with file_store.transaction() as c:
-        Addition.of(ann.id, [example("1")], 9)(c)
+        add(c, addition(ann.id, [example("1")], 9))
         assert reader.execute("select count(*) from examples").fetchone() == (0,)
     assert reader.execute("select count(*) from examples").fetchone() == (1,)
     reader.close()

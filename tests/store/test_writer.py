@@ -12,11 +12,10 @@ from sqlalchemy.exc import OperationalError
 
 from motet.errors import Busy, TooMany
 from motet.store import examples
-from motet.store.examples import Addition
 from motet.store.store import Store
 from motet.store.writer import Writer
 from tests.scenarios.harness import END
-from tests.store.empty_store import enrolled, example
+from tests.store.empty_store import addition, enrolled, example
 
 
 def paused(writer: Writer) -> tuple[threading.Event, threading.Event]:
@@ -38,7 +37,7 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
     event.listen(store.engine, "commit", lambda _: commits.append(1))
     writer = Writer(store)
     _, may_end = paused(writer)
-    futures = [writer.submit(Addition.of(who.id, [example(f"{k}")], 20)) for k in range(30) for who in (ann, bob)]
+    futures = [writer.submit(addition(who.id, [example(f"{k}")], 20)) for k in range(30) for who in (ann, bob)]
     may_end.set()
     writer.close()
     refused = [future for future in futures if isinstance(future.exception(), TooMany)]
@@ -48,11 +47,12 @@ def test_what_waits_is_committed_together_and_each_gets_its_own_answer(store: St
         assert [len(examples.page(c, who.id)) for who in (ann, bob)] == [20, 20]
 
 
-def test_a_full_queue_and_a_closed_writer_refuse(store: Store) -> None:
+def test_a_full_queue_and_a_closed_writer_refuse(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motet.store.writer.MAX_QUEUED", 2)
     (ann,) = enrolled(store, "ann")
-    writer = Writer(store, max_queued=2)
+    writer = Writer(store)
     _, may_end = paused(writer)
-    add = Addition.of(ann.id, [example("1")], 9)
+    add = addition(ann.id, [example("1")], 9)
     taken = [writer.submit(add), writer.submit(add)]
     with pytest.raises(Busy, match="try again"):
         writer.submit(add)
@@ -76,9 +76,9 @@ def test_a_database_that_fails_answers_nobody_with_success(
         patch.setattr(file_store, "transaction", fail)
         for _ in range(2):
             with pytest.raises(Busy, match="cannot be used now: disk full; try again later"):
-                writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END)
+                writer.submit(addition(ann.id, [example("1")], 9)).result(END)
     caplog.set_level("INFO")
-    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END).accepted == 1
+    assert writer.submit(addition(ann.id, [example("1")], 9)).result(END).accepted == 1
     writer.close()
     assert [record.message for record in caplog.records] == [
         "the database cannot be written: disk full",
@@ -90,7 +90,7 @@ def test_who_went_away_stops_nobody_else(store: Store) -> None:
     (ann,) = enrolled(store, "ann")
     writer = Writer(store)
     _, may_end = paused(writer)
-    first, second = (writer.submit(Addition.of(ann.id, [example(id)], 9)) for id in ("gone", "here"))
+    first, second = (writer.submit(addition(ann.id, [example(id)], 9)) for id in ("gone", "here"))
     assert first.cancel()
     may_end.set()
     assert second.result(END).count == 1
@@ -112,11 +112,11 @@ def test_what_the_database_undoes_with_another_command_is_not_acknowledged(tmp_p
         finally:
             connection.exec_driver_sql("PRAGMA max_page_count = 4294967294")
 
-    one, other = writer.submit(Addition.of(ann.id, [example("1")], 9)), writer.submit(fill)
+    one, other = writer.submit(addition(ann.id, [example("1")], 9)), writer.submit(fill)
     may_end.set()
     for answer in (one, other):
         with pytest.raises(Busy, match="database or disk is full; try again later"):
             answer.result(END)
-    assert writer.submit(Addition.of(ann.id, [example("1")], 9)).result(END).accepted == 1
+    assert writer.submit(addition(ann.id, [example("1")], 9)).result(END).accepted == 1
     writer.close()
     store.close()

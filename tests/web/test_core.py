@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib.resources import files
 from typing import Any
 
@@ -11,9 +13,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Error, Page, Route
 
-from motet.kernels import COMPOSITES, KERNELS
+from motet.kernels.registry import COMPOSITES, KERNELS
 from motet.model.basis import BASES
-from motet.model.columns import Columns
+from motet.model.model import Model
+from motet.tables.columns import Columns
 from tests.web.vectors import Case, cases
 
 CASES = dict(cases())
@@ -103,6 +106,11 @@ def test_each_rating_moves_the_estimate_by_its_own_surprise(core: Page) -> None:
     assert np.abs(before[:, 1]).max() > 0.01
     assert_agree(after[:, 1], 0.0 * after[:, 1])
     assert_agree(np.delete(after, 1, axis=1), np.delete(before, 1, axis=1))
+
+
+def test_the_page_knows_every_setting_of_a_model() -> None:
+    (listed,) = re.findall(r"const SETTINGS = \[(.*?)\]", (WEB / "core" / "check.js").read_text(encoding="utf-8"))
+    assert re.findall(r"\w+", listed) == [field.name for field in fields(Model)]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ CURVE: dict[str, Change] = {
     "no model": header(model=None),
     "a model that is a list": header(model=[]),
     "alpha of 7": model(alpha=7),
+    "a setting of the model that is not known": model(likelihood="poisson"),
     "lam that is null": model(lam=None),
     "a bias in a column that is not there": model(bias=[10**9]),
     "a basis that is a number": model(basis=7),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from motet.client.layout import Layout
+from motet.client.responses import layout_of
 from motet.client.tables import read_examples
 from tests.server.world import World
 from tests.web.studies import clinic_study, music_study, running_study, send
@@ -53,7 +53,7 @@ def test_what_the_page_saves_it_reads_again_and_python_too(tmp_path: Path, visit
         assert saved(page) == mine
         assert visitor.best() == best
         (tmp_path / "mine.csv").write_bytes(mine)
-        examples = read_examples(tmp_path / "mine.csv", Layout.of_study(served.call("GET", "/v1/study").json()))
+        examples = read_examples(tmp_path / "mine.csv", layout_of(served.call("GET", "/v1/study").json()))
         assert dict(zip(examples.X, examples.y)) == RATINGS
         page.context.close()
 
@@ -111,7 +111,7 @@ def test_tables_are_read_as_people_write_them(
     expect(visitor.page.locator("#own-read")).to_have_text(told)
     assert saved(visitor.page).decode() == "distance,pace\r\n1,5.5\r\n2.5,6.25\r\n"
     (tmp_path / "a.csv").write_bytes(data)
-    layout = Layout.of_study(studies["curve exact"].call("GET", "/v1/study").json())
+    layout = layout_of(studies["curve exact"].call("GET", "/v1/study").json())
     examples = read_examples(tmp_path / "a.csv", layout)
     assert [(x["distance"], y) for x, y in zip(examples.X, examples.y)] == [(1.0, 5.5), (2.5, 6.25)]
 
@@ -164,6 +164,6 @@ def test_dates_are_read_in_the_order_of_the_study(tmp_path: Path, visit: Visit) 
             "row 2, visit: expected a date such as 2024-03-01 or 1.3.2024"
         )
         (tmp_path / "a.csv").write_bytes(data)
-        examples = read_examples(tmp_path / "a.csv", Layout.of_study(served.call("GET", "/v1/study").json()))
+        examples = read_examples(tmp_path / "a.csv", layout_of(served.call("GET", "/v1/study").json()))
         assert [x["visit"] for x in examples.X] == ["2025-04-03", "2024-12-31"]
         page.context.close()

@@ -31,7 +31,7 @@ from motet.kernels import (
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import release
-from tests.model.kernels import KERNELS
+from tests.kernels.examples import KERNELS
 from tests.privacy.worlds import mechanism, rounded_gaussian, rows_of, study
 
 RNG = np.random.default_rng(17)
@@ -141,7 +141,7 @@ def releases_of_other_times(settings: dict[str, Any]) -> Iterator[tuple[str, Cas
     one = passive(model, pool=flat, spread=0.0)
     yield "a slope without data", replace(one, probes=np.vstack([one.probes, POOL]), own=examples(RNG, 4))
     yield "no σ²", replace(case, release=replace(case.release, sigma2=None))
-    yield "earlier version", replace(case, release=replace(case.release, missed_in_tasks=False))
+    yield "earlier version", replace(case, release=replace(case.release, residual_in_tasks=False))
 
 
 def catalogues(settings: dict[str, Any]) -> Iterator[tuple[str, Case]]:

@@ -13,10 +13,9 @@ from typing import Annotated
 import typer
 
 from motet import __version__
-from motet.cli.audit import audit
 from motet.cli.check import check
 from motet.cli.clients import clients, enroll, forget
-from motet.cli.command import Command, Group
+from motet.cli.command import Command
 from motet.cli.demo import demo
 from motet.cli.evaluate import evaluate
 from motet.cli.examples import remove, replace, send
@@ -24,13 +23,15 @@ from motet.cli.fit import fit, tune
 from motet.cli.init import init
 from motet.cli.operate import backup, export, migrate, restore, serve, verify
 from motet.cli.predict import predict
-from motet.cli.releases import download, release, status
+from motet.cli.releases import audit, download, release, status
 from motet.cli.reproduce import reproduce
 from motet.cli.terminal import write_any_text
 
 app = typer.Typer(
-    cls=Group,
     no_args_is_help=True,
+    options_metavar="",
+    subcommand_metavar="COMMAND [OPTIONS]",
+    epilog="motet COMMAND --help shows what a command does, with examples.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -92,15 +93,11 @@ COMMANDS: list[tuple[Callable[..., None], str]] = [  # in the order of the help,
     (reproduce, "motet reproduce --clients 600 --out report"),
 ]
 NOTES = {  # what a signature does not have: the token that a command needs, and exit codes
+    **dict.fromkeys(("enroll", "clients", "release"), "It needs the operator's token, MOTET_OPERATOR_TOKEN."),
+    **dict.fromkeys(("send", "replace", "remove"), "Without --tokens it needs a client's token, MOTET_TOKEN."),
     "demo": "Exit code 0 also if Ctrl-C ended it.",
     "serve": "MOTET_OPERATOR_TOKEN sets the operator's token; otherwise the first start makes one and shows it once. "
     "Exit code 0 if Ctrl-C or a signal stopped it.",
-    "enroll": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
-    "clients": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
-    "release": "It needs the operator's token, MOTET_OPERATOR_TOKEN.",
-    "send": "Without --tokens it needs a client's token, MOTET_TOKEN.",
-    "replace": "Without --tokens it needs a client's token, MOTET_TOKEN.",
-    "remove": "Without --tokens it needs a client's token, MOTET_TOKEN.",
     "forget": "It needs the client's token, MOTET_TOKEN; with NAME alone the operator's, MOTET_OPERATOR_TOKEN.",
     "predict": "Without --own, --average or --tokens it needs a client's token, MOTET_TOKEN.",
     "export": "With a server's address it needs the client's token, MOTET_TOKEN.",
@@ -108,7 +105,9 @@ NOTES = {  # what a signature does not have: the token that a command needs, and
 }
 for command, examples in COMMANDS:
     paragraphs = [inspect.getdoc(command) or "", NOTES.get(command.__name__, "")]
-    app.command(cls=Command, help="\n\n".join(filter(None, paragraphs)), epilog=examples)(command)
+    first_sentence = " ".join(paragraphs[0].split("\n\n")[0].split()).split(". ")[0].rstrip(".") + "."
+    text = "\n\n".join(filter(None, paragraphs))
+    app.command(cls=Command, help=text, short_help=first_sentence, epilog=examples)(command)
 app.command("version", hidden=True)(show_version)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from motet.cli.evaluate import read_rows
+from motet.cli.evaluate import read_client_table
 from motet.cli.operate import File
 from motet.cli.terminal import (
     AsJson,
@@ -26,8 +26,8 @@ from motet.cli.terminal import (
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.study.findings import Findings
-    from motet.study.outlook import Outlook, Row
+    from motet.planning.findings import Findings
+    from motet.planning.outlook import Row
     from motet.study.study import Study
 
 MAX_EXPECTED_CLIENTS = 1_000_000
@@ -69,35 +69,39 @@ def check(
 
     Nothing leaves this machine. What is said of a table is not private.
     """
-    from motet.study.findings import Findings
+    from motet.planning.findings import Findings, limits_warning
+    from motet.planning.outlook import Outlook, Plan
     from motet.study.study import Study
 
     check_plot(plot, force=force)
-    loaded = Study.load(study)
-    findings = None
-    if table is not None:
-        rows = read_rows(table, loaded, client, target, name, encoding=encoding)
+    loaded, findings = Study.load(study), None
+    if table is None:
+        expected = clients
+        outlook = Outlook(Plan.of(loaded, sigma2=1.0), loaded.release.examples)
+        warnings = [*filter(None, [limits_warning(loaded, outlook.plan.inputs)])]
+        unscaled = "the study has no model.sigma2, so errors are in units of it; a table would tell how large it is"
+        warnings += [unscaled] * (loaded.model.sigma2 is None)
+    else:
+        rows = read_client_table(table, loaded, client, target, name, encoding=encoding)
         findings = Findings.of(loaded, rows.file, rows.clients, rows.X, rows.y, rows.noise)
         total = findings.total + sum(rows.outside.values())
         findings = replace(findings, total=total, refused={**rows.outside, **findings.refused})
-    outlook = _outlook(loaded, findings)
-    expected = clients if clients is not None or findings is None else findings.clients
-    warnings = _warnings(loaded, outlook, findings)
+        outlook = Outlook(Plan.of(loaded, findings.inputs, findings.sigma2), findings.counts.tolist())
+        warnings, expected = findings.warnings, clients or findings.clients
     listed = outlook.rows_by_clients() if expected is None else outlook.rows(expected)
     verdict = outlook.enough_clients() if expected is None else outlook.verdict(expected)
     if findings is not None and findings.contradictions:
         verdict = f"{UNTRUSTED} motet init --from {shlex.quote(str(table))} finds settings that fit."
     if plot is not None:
-        _draw(outlook, expected, loaded.name, plot)
+        from motet.plots.forecast import forecast_figure
+
+        curves, alone = outlook.curves(expected), outlook.alone.function
+        forecast_figure(curves, alone=alone, clients=expected, title=loaded.name).savefig(plot, dpi=150)
     if as_json:
-        found = {} if findings is None else {"table": _described(findings)}
+        about: dict[str, Any] = {"study": loaded.name, "policy": loaded.release.policy}
+        about |= {"settings": loaded.settings_source, "clients": expected}
+        about |= {} if findings is None else {"table": _table_facts(findings)}
         forecasts = [{**asdict(row), "forecast": asdict(row.forecast)} for row in listed]
-        about: dict[str, Any] = {
-            "study": loaded.name,
-            "policy": loaded.release.policy,
-            "settings": loaded.settings_source,
-        }
-        about |= {"clients": expected, **found}
         show({**about, "rows": forecasts, "warnings": warnings, "verdict": verdict})
         return
     _show_study(loaded, expected)
@@ -111,29 +115,10 @@ def check(
         show(f"The picture is in {plot}.")
 
 
-def _outlook(study: Study, findings: Findings | None) -> Outlook:
-    from motet.study.outlook import Outlook, Plan
-
-    if findings is None:
-        return Outlook(Plan.of(study, sigma2=1.0), study.release.examples)
-    return Outlook(Plan.of(study, findings.inputs, findings.sigma2), findings.counts.tolist())
+# --- what is shown ---
 
 
-def _warnings(study: Study, outlook: Outlook, findings: Findings | None) -> list[str]:
-    from motet.study.findings import limits_warning
-
-    if findings is not None:
-        return findings.warnings
-    listed = [limits_warning(study, outlook.plan.inputs)]
-    if study.model.sigma2 is None:
-        listed.append("the study has no model.sigma2, so errors are in units of it; a table would tell how large it is")
-    return [text for text in listed if text]
-
-
-# --- what was found ---
-
-
-def _described(findings: Findings) -> dict[str, Any]:
+def _table_facts(findings: Findings) -> dict[str, Any]:
     """For JSON."""
     return {
         "file": findings.file,
@@ -169,12 +154,9 @@ def _show_findings(findings: Findings) -> None:
     for reason, number in findings.refused.items():
         show(f"Left out: {count(number, 'row')} ({reason}).")
     if findings.shortened is not None:
-        left = (
-            ""
-            if findings.length_left is None
-            else f", to {100 * findings.length_left:.0f} % of their length in the median"
-        )
-        show(f"The clip would shorten {100 * findings.shortened:.0f} % of the clients{left}.")
+        left = findings.length_left
+        length = "" if left is None else f", to {100 * left:.0f} % of their length in the median"
+        show(f"The clip would shorten {100 * findings.shortened:.0f} % of the clients{length}.")
 
 
 def _show_rows(rows: list[Row]) -> None:
@@ -188,10 +170,3 @@ def _show_rows(rows: list[Row]) -> None:
     columns = ("", "clients", "ε", "rank", "error", "function", "average", "in 90 % bands")
     show_table(dict.fromkeys(columns, ""), lines)
     show(LEGEND)
-
-
-def _draw(outlook: Outlook, clients: int | None, title: str, plot: Path) -> None:
-    from motet.plots.forecast import forecast_figure
-
-    curves, alone = outlook.curves(clients), outlook.alone.function
-    forecast_figure(curves, alone=alone, clients=clients, title=title).savefig(plot, dpi=150)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ from motet.cli.terminal import (
     show_table,
 )
 from motet.errors import InvalidData, UnknownTask
-from motet.files import new_file
+from motet.tables.files import new_file
 from motet.text import count
 
 if TYPE_CHECKING:
@@ -56,33 +56,23 @@ def enroll(
     if names is not None:
         columns = [layout_at(url).client, "client", "name"] if client is None else [client]
         all_names += tables.read_names(names, columns, encoding=encoding)
-    bar = progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling")
-    with operator_at(url) as server, _tokens(out, as_json) as keep, bar as advance:
-        for new in site.enroll(server, all_names):
-            keep(new)
-            advance(len(new))
-        study = server.study()
-        if study.get("next_release") is None and isinstance(study.get("refused"), str):
-            note(f"no later release will have these clients: {study['refused']}", as_json=as_json)
-
-
-@contextmanager
-def _tokens(out: Path | None, as_json: bool) -> Iterator[Callable[[list[Enrolled]], None]]:
-    """Yields the function that keeps new clients; shows them at the end, so no token is lost if something fails."""
-    enrolled: list[Enrolled] = []
     tokens = nullcontext() if out is None else new_file(out, InvalidData, text=True, keep_unfinished=True)
-    with tokens as file:
-
-        def keep(new: list[Enrolled]) -> None:
-            if file is not None:
-                header = [] if enrolled else [("client", "id", "token")]
-                csv.writer(file, lineterminator="\n").writerows([*header, *((c.name, c.id, c.token) for c in new)])
-                file.flush()
-            enrolled.extend(new)
-
+    enrolled: list[Enrolled] = []
+    with operator_at(url) as server, tokens as file:
         try:
-            yield keep
-        finally:
+            with progress_bar(Console(stderr=True), "clients", len(all_names), "Enrolling") as advance:
+                for new in site.enroll(server, all_names):
+                    if file is not None:
+                        header = [] if enrolled else [("client", "id", "token")]
+                        rows = [*header, *((client.name, client.id, client.token) for client in new)]
+                        csv.writer(file, lineterminator="\n").writerows(rows)
+                        file.flush()
+                    enrolled += new
+                    advance(len(new))
+            study = server.study()
+            if study.get("next_release") is None and isinstance(study.get("refused"), str):
+                note(f"no later release will have these clients: {study['refused']}", as_json=as_json)
+        finally:  # no token is lost if something fails
             if enrolled:
                 _show_enrolled(enrolled, out, as_json)
 

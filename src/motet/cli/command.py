@@ -1,23 +1,25 @@
 """What every command has: parameters read from its signature, one form of help, and errors in one line or as JSON.
 
-The help does without typer's own, whose spelling of flags and arguments changes from version to version; the command
-reference in the docs is made of the same parts.
+Typer lays the help out, but parameters are spelled here: typer's own spelling changes from version to version. The
+command reference in the docs is made of the same parts.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
 
 from motet.errors import MotetError
@@ -27,6 +29,10 @@ from motet.text import printable
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", bool: ""}
 MAX_NUMBER = 2**31 - 1  # of an option; a limit that is not worth showing
 EXTRAS = {"matplotlib": "plots", "pyarrow": "tables"}  # what a missing package is installed with; else the server's
+SETTING = re.compile(r"""(?<![\w./\\'"-])([a-z_]+)=(?:True\b|"([^"]*)"|(?!["'/\[({-]|\.?\w))""")  # as Python writes it
+ADVICE = {"only": "; or take all: predict has --each, send has --tokens"}  # what else commands offer, by ``where``
+
+_options: ContextVar[Mapping[str, str] | None] = ContextVar("options", default=None)  # of the command that runs
 
 
 class Parameter(NamedTuple):
@@ -47,9 +53,10 @@ class Parameter(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """An option's spellings; help and docs show the first."""
+        """An option's spellings, of a flag those that set it; help and docs show the first."""
         declared = [self.info.default, *(self.info.param_decls or ())]  # typer keeps the first one as a default
-        return [name for name in declared if isinstance(name, str)] or [f"--{self.name.replace('_', '-')}"]
+        spelled = [name.partition("/")[0] for name in declared if isinstance(name, str)]
+        return spelled or [f"--{self.name.replace('_', '-')}"]
 
     @property
     def value(self) -> str:
@@ -101,7 +108,7 @@ def usage(listed: Sequence[Parameter]) -> str:
 
 
 class Command(TyperCommand):
-    """A command of the program; ``help`` are its paragraphs, ``epilog`` its examples, one a line."""
+    """A command of the program; ``epilog`` are its examples, one a line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         all_args = list(args)  # parsing empties the other
@@ -121,48 +128,28 @@ class Command(TyperCommand):
         return str(error.message)
 
     def invoke(self, ctx: Any) -> Any:
+        listed = parameters(self.callback) if self.callback else []
+        _options.set({p.name: p.names[0] for p in listed if p.is_option})
         with errors_shown(as_json=ctx.params.get("as_json", False)):
             return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return [usage(parameters(self.callback))] if self.callback else []
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         listed = parameters(self.callback) if self.callback else []
-        self.format_usage(ctx, formatter)
-        for paragraph in (self.help or "").split("\n\n"):
-            formatter.write_paragraph()
-            formatter.write_text(" ".join(paragraph.split()))
-        _write_section(formatter, "Arguments", [(p.usage, _description(p)) for p in listed if not p.is_option])
-        options = [(p.usage, _description(p)) for p in listed if p.is_option]
-        _write_section(formatter, "Options", [*options, ("-h, --help", "Show this text and exit.")])
+        rows = [[(p.usage, _description(p)) for p in listed if p.is_option is option] for option in (False, True)]
+        for title, section in (
+            ("Arguments", rows[0]),
+            ("Options", [*rows[1], ("-h, --help", "Show this text and exit.")]),
+        ):
+            if section:
+                with formatter.section(title):
+                    formatter.write_dl(section)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         formatter.write_paragraph()
         formatter.write("Examples:\n" + "".join(f"  {line}\n" for line in (self.epilog or "").splitlines()))
-
-
-class Group(TyperGroup):
-    """All commands, listed with the first sentence of their help."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return ["COMMAND [OPTIONS]"]
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.format_usage(ctx, formatter)
-        formatter.write_paragraph()
-        formatter.write_text(self.help or "")
-        commands = [command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
-        rows = [(command.name, first_sentence(command.help or "")) for command in commands if not command.hidden]
-        _write_section(formatter, "Commands", rows)
-        params: list[Any] = [param for param in self.get_params(ctx) if not getattr(param, "hidden", False)]
-        options = [(", ".join(sorted(param.opts, key=len)), param.help) for param in params]
-        _write_section(formatter, "Options", options)
-        formatter.write_paragraph()
-        formatter.write_text("motet COMMAND --help shows what a command does, with examples.")
-
-
-def first_sentence(text: str) -> str:
-    words = " ".join(text.split("\n\n")[0].split())
-    return words.split(". ")[0].rstrip(".") + "."
 
 
 def _description(parameter: Parameter) -> str:
@@ -172,12 +159,6 @@ def _description(parameter: Parameter) -> str:
     notes += [parameter.limits] if parameter.limits else []
     notes += [f"or set {parameter.info.envvar}"] if parameter.info.envvar else []
     return f"{parameter.info.help} [{'; '.join(notes)}]" if notes else str(parameter.info.help)
-
-
-def _write_section(formatter: Any, title: str, rows: Sequence[tuple[Any, Any]]) -> None:
-    if rows:
-        with formatter.section(title):
-            formatter.write_dl(rows)
 
 
 @contextmanager
@@ -192,7 +173,8 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
             warnings.showwarning = lambda message, *_: None if as_json else _print_error(str(message))
             yield
     except MotetError as error:
-        code, message, where = error.code, str(error), error.where
+        code, where = error.code, error.where
+        message = in_options(f"{error}{ADVICE.get(where or '', '')}")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in ("", "motet"):
@@ -214,4 +196,16 @@ def errors_shown(*, as_json: bool) -> Iterator[None]:
 
 
 def _print_error(message: str) -> None:
-    sys.stderr.write(f"motet: {printable(message)}\n")
+    sys.stderr.write(f"motet: {printable(in_options(message))}\n")
+
+
+def in_options(text: str) -> str:
+    """A message with the options of the command that runs in place of Python's settings: ``--force`` for
+    ``force=True``, ``--dates day-first`` for ``dates="day-first"``."""
+    options = _options.get() or {}
+
+    def option(setting: re.Match[str]) -> str:
+        name, value = options.get(setting[1]), setting[2]
+        return setting[0] if name is None else f"{name} {value}" if value else name
+
+    return SETTING.sub(option, text)

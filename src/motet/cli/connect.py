@@ -13,11 +13,11 @@ from motet.errors import Forbidden, InvalidRelease, NotReleased, Unauthorized, U
 
 if TYPE_CHECKING:
     from motet.client.client import Client
-    from motet.client.layout import Layout
     from motet.release.disclosed import Disclosed
+    from motet.tables.roles import Layout
 
 IMPATIENT, PATIENT = 2, 6  # repetitions of a request: while a person waits for an answer, and while a table is sent
-MAX_WAIT_SECONDS, POLL_SECONDS = 60.0, 0.5  # for a first release that is due soon
+SOON_SECONDS, POLL_SECONDS = 60.0, 0.5  # for a first release that is due
 CLIENT, OPERATOR = "MOTET_TOKEN", "MOTET_OPERATOR_TOKEN"
 NO_CLIENT = f"the server does not accept this client's token: set {CLIENT} to another; the operator can make a new one"
 NO_OPERATOR = f"this token is not the operator's: set {OPERATOR} to the one that motet serve was given, or showed"
@@ -62,10 +62,10 @@ def await_first_release(url: str) -> bool:
     """Wait for the first release if it is due now or soon; False if it is not, or does not come."""
     with server_at(url, "") as anyone:
         due = anyone.study().get("next_release")
-        if not isinstance(due, float) or due > time.time() + MAX_WAIT_SECONDS:
+        if not isinstance(due, float) or due > time.time() + SOON_SECONDS:
             return False
         sys.stderr.write("Waiting for the first release.\n")
-        deadline = time.monotonic() + 2 * MAX_WAIT_SECONDS
+        deadline = time.monotonic() + 2 * SOON_SECONDS
         while time.monotonic() < deadline:
             if anyone.study().get("version"):
                 return True
@@ -97,9 +97,9 @@ def release_at(place: str) -> Disclosed:
 
 def layout_at(place: str, release: Disclosed | None = None) -> Layout:
     """The layout of a study's tables, from its server's address; or from a release's file, as far as that tells it."""
-    from motet.client.layout import Layout
+    from motet.client.responses import layout_of
 
     if release is not None and not is_address(place):
-        return Layout.of_release(release)
+        return release.layout
     with server_at(place, "") as anyone:
-        return Layout.of_study(anyone.study())
+        return layout_of(anyone.study())

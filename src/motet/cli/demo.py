@@ -48,7 +48,8 @@ def demo(
     """
     end = time.monotonic() + (seconds or float("inf"))
     with _signals() as signals:
-        _require_server()
+        if lacking := next((name for name in REQUIRED if find_spec(name) is None), None):
+            raise MotetError(f"the demo runs a server and needs {lacking}: pip install 'motet[server]'")
         console = Console(stderr=as_json)
         with console.status("Loading", spinner="line"):  # the first time also compiles
             from motet.music.demo import Demo
@@ -94,12 +95,6 @@ def _is_output_closed() -> bool:
     output = select.poll()
     output.register(1, 0)
     return bool(output.poll(0))
-
-
-def _require_server() -> None:
-    for name in REQUIRED:
-        if find_spec(name) is None:
-            raise MotetError(f"the demo runs a server and needs {name}: pip install 'motet[server]'")
 
 
 def _draw(playing: Demo, console: Console, over: Callable[[], bool], end: float) -> None:
@@ -174,7 +169,7 @@ def farewell() -> list[str]:
     activate, motet = _program()
     return [
         "Stopped, and its files are removed. Your own study:",
-        "  " + " && ".join([*activate, f"{motet} init STUDY.toml"]),
+        "  " + " && ".join([*activate, f"{motet} init STUDY.toml --from TABLE.csv --client COLUMN --target COLUMN"]),
     ]
 
 

@@ -25,16 +25,16 @@ from motet.cli.terminal import (
     show_table,
 )
 from motet.errors import InvalidData
-from motet.files import cell_text, read
+from motet.tables.files import cell_text, read
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.client.layout import Layout
+    from motet.planning.evaluation import Evaluation
+    from motet.planning.scores import Score, Scored
     from motet.release.disclosed import Disclosed
-    from motet.study.evaluation import Evaluation
     from motet.study.schema import PilotSection
-    from motet.study.scores import Score
     from motet.study.study import Study
+    from motet.tables.roles import Layout
 
 LEGEND = "Error: root mean square. Log score: lower is better. Bands: 90 % of the rows should be inside."
 
@@ -77,41 +77,34 @@ def evaluate(
     Nothing leaves this machine. Figures and pictures are of the table's rows: they are not private.
     """
     check_plot(plot, force=force)
-    subject = _source(source)
-    layout = layout_at(source) if is_address(source) else None
-    rows = read_rows(table, subject, client, target, name, layout, encoding)
-    from motet.release.disclosed import Disclosed
-    from motet.study.evaluation import evaluate as evaluate_rows
+    from motet.study.study import Study
 
-    total = 1 if isinstance(subject, Disclosed) else folds
-    with progress_bar(Console(stderr=True), "folds", total, "Evaluating") as advance:
+    is_study = source.lower().endswith(".toml") and not is_address(source)
+    subject = Study.load(source) if is_study else release_at(source)
+    layout = layout_at(source) if is_address(source) else None
+    rows = read_client_table(table, subject, client, target, name, layout, encoding)
+    from motet.planning.evaluation import evaluate as evaluate_rows
+
+    with progress_bar(Console(stderr=True), "folds", folds if is_study else 1, "Evaluating") as advance:
         settings: dict[str, Any] = {"seed": seed, "new_rows": new_rows, "folds": folds, "releases": releases}
-        found = evaluate_rows(subject, rows.clients, rows.X, rows.y, rows.noise, **settings, advance=advance)
-    found = replace(found, left_out={**rows.outside, **found.left_out})
-    label = "this release" if isinstance(subject, Disclosed) else "this study"
+        evaluation = evaluate_rows(subject, rows.clients, rows.X, rows.y, rows.noise, **settings, advance=advance)
+    evaluation = replace(evaluation, left_out={**rows.outside, **evaluation.left_out})
+    label = "this study" if is_study else "this release"
     if plot is not None:
-        _draw(found, label, table.name, plot)
+        _draw(evaluation, label, table.name, plot)
     if as_json:
         about = {"source": source, "file": table.name, "rows": len(rows.y), "clients": len(set(rows.clients))}
-        show({**about, **settings, **found.to_dict(), "plot": None if plot is None else str(plot)})
+        show({**about, **settings, **evaluation.to_dict(), "plot": None if plot is None else str(plot)})
     else:
-        _show(found, rows, label, new_rows, plot, getattr(subject, "pilot", None))
-
-
-def _source(place: str) -> Study | Disclosed:
-    if not is_address(place) and place.lower().endswith(".toml"):
-        from motet.study.study import Study
-
-        return Study.load(place)
-    return release_at(place)
+        _show(evaluation, rows, label, new_rows, plot, getattr(subject, "pilot", None))
 
 
 # --- the table ---
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """All rows of a table; those with a missing value have NaN."""
+class ClientTable:
+    """All rows of a table of clients, as a study reads them; those with a missing value have NaN."""
 
     file: str
     clients: list[str]
@@ -121,7 +114,7 @@ class Rows:
     outside: dict[str, int] = field(default_factory=dict)  # rows that limits of a pilot leave out, by reason
 
 
-def read_rows(
+def read_client_table(
     path: Path,
     source: Study | Disclosed,
     client: str | None,
@@ -129,25 +122,21 @@ def read_rows(
     name: str | None,
     layout: Layout | None = None,
     encoding: str | None = None,
-) -> Rows:
+) -> ClientTable:
     """The columns are those that options name, else those of the study file or of its server's ``layout``, else the
     usual ones."""
-    from motet.client.layout import Layout
     from motet.client.tables import cells_of_inputs
     from motet.release.disclosed import Disclosed
 
     if layout is None:
-        if isinstance(source, Disclosed):
-            layout = Layout.of_release(source)
-        else:
-            layout = Layout.of_model(source.model, source.dimension)
+        layout = source.layout if isinstance(source, Disclosed) else source.model.layout(source.dimension)
     if (named := getattr(source, "table", None)) is not None:
         layout = layout.changed(**named.model_dump(), unit=source.output.unit)  # type: ignore[union-attr]
     layout = layout.changed(client=client, target=target, name=name, skip_missing=True)
     table, outside = read(path, encoding=encoding), dict[str, int]()
     needed = layout.needed(table, client=True, target=True)
     if getattr(source, "pilot", None) is not None and (client, target, name) == (None, None, None):
-        from motet.study.fitting import without_misfits
+        from motet.planning.fitting import without_misfits
 
         table, outside = without_misfits(source, table)  # type: ignore[arg-type]
     kept = layout.complete(table, needed)
@@ -158,63 +147,57 @@ def read_rows(
     X[complete] = source.model.rows(cells_of_inputs(kept, layout), source.dimension)
     y[complete] = kept.floats(layout.target, unit=layout.unit)
     noise = np.array(table.floats("noise", default=1.0))
-    return Rows(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise, outside)
+    return ClientTable(table.file, [cell_text(cell or "") for cell in table.cells(layout.client)], X, y, noise, outside)
 
 
-# --- what was found ---
-
-
-def _scores(found: Evaluation, label: str) -> list[tuple[str, str, Score]]:
-    """Every score with the kind of clients and with who predicts."""
-    return [
-        (group.kind, who, score)
-        for group in found.groups
-        for who, score in {label: group.score, **group.baseline_scores}.items()
-    ]
+# --- what is shown ---
 
 
 def _show(
-    found: Evaluation, rows: Rows, label: str, new_rows: int, plot: Path | None, pilot: PilotSection | None
+    evaluation: Evaluation, rows: ClientTable, label: str, new_rows: int, plot: Path | None, pilot: PilotSection | None
 ) -> None:
-    from motet.study.pilot_clients import is_listed
-
     clients, total = count(len(set(rows.clients)), "client"), len(rows.y) + sum(rows.outside.values())
-    show(f"{rows.file}: {count(total, 'row')} of {clients}. Evaluated: {found.subject}.")
+    show(f"{rows.file}: {count(total, 'row')} of {clients}. Evaluated: {evaluation.subject}.")
     if pilot is not None:
-        inside = sum(is_listed(pilot, name) for name in set(rows.clients))
+        inside = sum(map(pilot.has, set(rows.clients)))
         show(f"Settings: from a pilot of {count(pilot.clients, 'client')}, of whom {inside} are in this table.")
-    for reason, number in found.left_out.items():
+    for reason, number in evaluation.left_out.items():
         show(f"Left out: {count(number, 'row')} ({reason}).")
-    show_scores(found, label, new_rows)
+    show_scores(evaluation, label, new_rows)
     if plot is not None:
         show(f"The picture is in {plot}.")
 
 
-def show_scores(found: Evaluation, label: str, new_rows: int) -> None:
+def show_scores(evaluation: Evaluation, label: str, new_rows: int = 3) -> None:
     """What was scored, the scores beside the baselines', and what they say."""
-    known, new = ("" if group is None else count(len(group.row), "row") for group in (found.known, found.new))
+    known, new = ("" if group is None else count(len(group.row), "row") for group in (evaluation.known, evaluation.new))
     parts = [f"known clients: {known} that were held out"] * bool(known)
     parts += [f"new clients: {new}, beside at most {new_rows} of their own"] * bool(new)
     show(f"Scored: {'; '.join(parts)}.")
     lines = [
-        (kind, who, f"{score.error:#.4g}", f"{score.log_score:.3f}", f"{100 * score.coverage:.0f} %")
-        for kind, who, score in _scores(found, label)
+        (group.kind, who, f"{score.error:#.4g}", f"{score.log_score:.3f}", f"{100 * score.coverage:.0f} %")
+        for group in evaluation.groups
+        for who, score in _scores(group, label).items()
     ]
     show_table(dict.fromkeys(("clients", "predicted by", "error", "log score", "in 90 % bands"), ""), lines)
     show(LEGEND)
-    if found.policy == "private":
+    if evaluation.policy == "private":
         show("Baselines have the same rows, without noise for privacy.")
-    show(found.verdict)
-    for note in found.notes:
+    show(evaluation.verdict)
+    for note in evaluation.notes:
         show(note)
 
 
-def _draw(found: Evaluation, label: str, file: str, plot: Path) -> None:
+def _draw(evaluation: Evaluation, label: str, file: str, plot: Path) -> None:
     from motet.plots.evaluation import evaluation_figure
 
-    kinds = {f"{group.kind} clients": group for group in found.groups}
-    predictions = {kind: (group.y, group.mean, group.std) for kind, group in kinds.items()}
-    errors: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
-    for kind, who, score in _scores(found, label):
-        errors[f"{kind} clients"][who] = score.error
-    evaluation_figure(predictions, errors, title=f"{file}: {found.subject}").savefig(plot, dpi=150)
+    predictions, errors = {}, {}
+    for group in evaluation.groups:
+        predictions[f"{group.kind} clients"] = group.y, group.mean, group.std
+        errors[f"{group.kind} clients"] = {who: score.error for who, score in _scores(group, label).items()}
+    evaluation_figure(predictions, errors, title=f"{file}: {evaluation.subject}").savefig(plot, dpi=150)
+
+
+def _scores(group: Scored, label: str) -> dict[str, Score]:
+    """By who predicts."""
+    return {label: group.score, **group.baseline_scores}

@@ -186,7 +186,7 @@ def _for_each(
     Without a table of tokens there is one client, whose name is then "".
     """
     from motet.client import tables
-    from motet.client.layout import Layout
+    from motet.client.responses import layout_of
     from motet.client.site import Site, check_owner
 
     path, url = request.path, request.url
@@ -194,7 +194,7 @@ def _for_each(
     token_of = {} if request.tokens is None else tables.read_tokens(request.tokens)
     file = "" if request.tokens is None else request.tokens.name
     with server_at(url, mine) as server:
-        layout = Layout.of_study(server.study()).changed(**request.columns)
+        layout = layout_of(server.study()).changed(**request.columns)
         if request.tokens is None:
             examples = {"": tables.read_examples(path, layout, request.only)}
             check_owner(server, examples[""])

@@ -1,10 +1,8 @@
-"""``motet init``: a new study's file, from a table of pilot data, or from options and questions at a terminal."""
+"""``motet init``: a new study's file, from a table of pilot data, or from options alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,10 +10,10 @@ from rich.console import Console
 
 from motet.cli.evaluate import show_scores
 from motet.cli.phases import phases_shown
-from motet.cli.proposed import (
+from motet.cli.proposal import (
     about,
-    described,
     errors_of,
+    pilot_facts,
     show_advice,
     show_cost,
     show_items,
@@ -23,25 +21,15 @@ from motet.cli.proposed import (
     show_pilot,
     show_written,
 )
-from motet.cli.questions import asked_columns, asked_promise, asked_roles, listed, study_from_choices, units_of
-from motet.cli.terminal import AsJson, Encoding, Force, show
-from motet.errors import InvalidData, MotetError
-from motet.files import check_new
+from motet.cli.terminal import AsJson, Encoding, Force, show, split_commas
+from motet.errors import InvalidData
+from motet.tables.files import check_new
 from motet.text import count
 
 if TYPE_CHECKING:
-    from motet.files import Table
-    from motet.model.dates import DateOrder
-    from motet.study.choice import Choice
-    from motet.study.evaluation import Evaluation
-    from motet.study.phases import Begin
-    from motet.study.pilot import Roles
-    from motet.study.pilot_clients import PilotClients
-    from motet.study.proposal import Promise
-    from motet.study.study import Study
-
-DATE_ORDERS: dict[str | None, DateOrder] = {None: "", "day-first": "day first", "month-first": "month first"}
-NEW_ROWS = 3  # of a new client's own, when a study is evaluated
+    from motet.planning.pilot import Pilot
+    from motet.study.template import Promise
+    from motet.tables.files import Table
 
 
 def init(
@@ -73,9 +61,10 @@ def init(
     units: Annotated[
         str | None, typer.Option(help="Units of inputs, such as hours=h,dose=mg.", metavar="UNITS")
     ] = None,
-    log: Annotated[
+    logarithms: Annotated[
         str | None,
         typer.Option(
+            "--log",
             help="Inputs that are read by their logarithms, or none; by default those of very different sizes.",
             metavar="COLUMNS",
         ),
@@ -137,8 +126,8 @@ def init(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a commented study file: with --from, one that is right for a table; otherwise from options, and at a
-    terminal from questions. Options that you leave out are asked for; without a terminal they get defaults.
+    """Write a commented study file: with --from, one that is right for a table; otherwise from options, which say at
+    least what inputs are: --inputs, --catalogue or --dimension. Other options that you leave out get defaults.
 
     With --from, model, limits and basis are those that suit a table, and the study is evaluated on it, beside
     baselines, as it would be served. What the study file says becomes public, and its privacy budget does not cover
@@ -149,128 +138,104 @@ def init(
     Of each input it shows what it tells of the output at held-out rows. One that all but is the output is left out,
     unless --inputs names it: is it known when you predict? Settings of a large table are searched on some of its rows.
     """
-    promise = {"policy": policy, "epsilon": epsilon, "releases": releases, "every": every}
-    if policy == "exact" and (epsilon is not None or releases is not None):
-        raise InvalidData("--epsilon and --releases are for private releases: leave out either them or --policy exact")
+    from motet.study.template import Promise
+
     check_new(file, force=force)
+    promise = Promise.of(policy=policy, epsilon=epsilon, releases=releases, every=every, clients=clients)
     if pilot is None:
-        about_table = {"--client": client, "--target": target, "--name": name, "--units": units, "--log": log}
-        _check_without_table(about_table)
-        _check_without_table({"--dates": dates, "--pilot": share, "--pilot-joins": joins or None})
-        choices: dict[str, Any] = {
-            "name": title,
-            "catalogue": catalogue,
-            "dimension": dimension,
-            "bounds": bounds,
-            "y": y,
-        }
-        choices |= {"inputs": listed(inputs), "spread": spread, "noise": noise, "encoding": encoding}
-        draft, study = study_from_choices(file, {**choices, **promise}, force=force)
-        show_written(file, study, draft.items) if not as_json else show(about(file, study))
+        of_table = {"--client": client, "--target": target, "--name": name, "--units": units, "--log": logarithms}
+        of_pilot = {"--dates": dates, "--pilot": share, "--pilot-joins": joins or None}
+        _refuse(of_table | of_pilot, "is about a table: give the table too, --from FILE")
+        inputs_of = {"inputs": split_commas(inputs), "catalogue": catalogue, "dimension": dimension}
+        of_outputs = {"bounds": bounds, "y": y, "spread": spread, "noise": noise}
+        _from_options(file, {"name": title, "encoding": encoding, **inputs_of, **of_outputs}, promise, force, as_json)
         return
-    _check_with_table({"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise})
-    from motet.files import read
+    of_options = {"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise}
+    _refuse(of_options, "is for a study without a table, and --from finds it: leave out one of them")
+    from motet.planning.pilot import read_pilot
+    from motet.tables.files import read
 
     table = read(pilot, encoding=encoding)
-    client, target = asked_columns(table, client, target)
-    from motet.study.pilot_clients import SHARE, PilotClients
-    from motet.study.proposal import Promise
+    rows = read_pilot(
+        table,
+        client=client,
+        target=target,
+        name=name,
+        catalogue=catalogue,
+        inputs=inputs,
+        units=_units(units),
+        logarithms=() if logarithms == "none" else logarithms,
+        dates=dates,
+        encoding=encoding,
+        policy=promise.policy,
+        share=share,
+        joins=joins,
+    )
+    _from_table(file, pilot, table, rows, promise, title, force=force, as_json=as_json)
 
-    chosen, drawn = Promise(clients=clients, **asked_promise(promise)), None
-    if chosen.policy == "private":
-        drawn = PilotClients.draw(table, client, target, share=SHARE if share is None else share, joins=joins)
-    elif share is not None or joins:
-        raise InvalidData("--pilot is for private releases; --policy exact uses all rows: leave out one of them")
-    order = DATE_ORDERS[dates]
-    roles = asked_roles(table, client, target, listed(inputs), name, catalogue, units_of(units), order, drawn)
-    roles = replace(roles, logarithms=() if log == "none" else listed(log), encoding=encoding)
-    _from_table(file, pilot, table, roles, drawn, chosen, title or file.stem, force=force, as_json=as_json)
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    """Raises if one of these options is given, which do not go together with others."""
+    if given := [option for option, value in options.items() if value is not None]:
+        raise InvalidData(f"{given[0]} {why}")
 
 
-# --- from a table ---
+def _units(text: str | None) -> dict[str, str]:
+    pairs = [part.partition("=") for part in split_commas(text) or ()]
+    for column, equals, unit in pairs:
+        if not (column.strip() and equals and unit.strip()):
+            raise InvalidData(f"expected --units such as hours=h,dose=mg, got {text!r}")
+    return {column.strip(): unit.strip() for column, _, unit in pairs}
+
+
+def _from_options(file: Path, options: dict[str, Any], promise: Promise, force: bool, as_json: bool) -> None:
+    from motet.study.template import Draft
+
+    choices = {key: value for key, value in options.items() if value is not None}
+    forms = [key for key in ("catalogue", "dimension", "inputs") if key in choices]
+    if not forms:
+        what = "what inputs are: --inputs COLUMNS, --catalogue FILE or --dimension NUMBER"
+        raise InvalidData(f"missing: a table, --from FILE; or {what}")
+    if len(forms) > 1:
+        raise InvalidData(f"expected one of --catalogue, --inputs and --dimension, got --{' and --'.join(forms)}")
+    if {"catalogue", "bounds"} <= choices.keys():
+        raise InvalidData("--bounds is for inputs that are numbers, and a catalogue's inputs are names: leave it out")
+    budget = {key: getattr(promise, key) for key in ("policy", "epsilon", "releases", "every")}
+    draft = Draft(**choices, **budget)
+    study = draft.write(file, force=force)
+    if as_json:
+        show(about(file, study))
+    else:
+        show_written(file, study, draft.items)
 
 
 def _from_table(
-    file: Path, path: Path, table: Table, roles: Roles, drawn: PilotClients | None, promise: Promise, title: str,
+    file: Path, path: Path, table: Table, pilot: Pilot, promise: Promise, title: str | None,
     *, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    from motet.study.choice import Choice
-    from motet.study.pilot import Pilot
+    from motet.planning.choice import choose
 
-    pilot = Pilot.read(table, roles, drawn)
+    drawn = pilot.drawn
     if not as_json:
         show_pilot(pilot)
     with phases_shown(Console(stderr=True), quiet=as_json) as begin:
-        choice = Choice.of(pilot, promise, begin)
-        study = choice.proposal.write(file, title, force=force)
-        found = choice.evaluation
-        if drawn is not None and not choice.is_as_served:
-            found = _evaluated(study, drawn.served(table, roles.client), begin)
-        whole = None if drawn is None else _with_the_whole_table(study, table, choice, drawn, begin)
+        chosen = choose(pilot, promise, begin).as_served(table, begin)
+        whole = chosen.with_the_whole_table(table, begin)
+    study, evaluation = chosen.write(file, title=title, force=force), chosen.evaluation
     if as_json:
-        structure = "plain" if choice.is_plain else "full"
-        report = {**about(file, study), "from": described(pilot), "settings": study.settings_source}
+        structure = "plain" if chosen.proposal.is_plain else "full"
+        report = {**about(file, study), "from": pilot_facts(pilot), "settings": study.settings_source}
         errors = None if whole is None else errors_of(whole)
-        show({**report, "structure": structure, "evaluation": found.to_dict(), "with_the_whole_table": errors})
+        show({**report, "structure": structure, "evaluation": evaluation.to_dict(), "with_the_whole_table": errors})
         return
     show_items(file, pilot.items)
     whose = "table" if drawn is None else "pilot"
-    show(f"{file}: written, with the settings that the {whose} makes likeliest. Evaluated: {found.subject}.")
-    if choice.reason:
-        show(choice.reason)
-    for reason, rows in found.left_out.items():
+    show(f"{file}: written, with the settings that the {whose} makes likeliest. Evaluated: {evaluation.subject}.")
+    if chosen.reason:
+        show(chosen.reason)
+    for reason, rows in evaluation.left_out.items():
         show(f"Left out: {count(rows, 'row')} ({reason}).")
-    show_scores(found, "this study", NEW_ROWS)
-    show_cost(found, whole, drawn)
-    show_advice(found, study)
-    show_next(file, study, path, drawn, roles.encoding)
-
-
-def _evaluated(study: Study, table: Table, begin: Begin, whose: str = "") -> Evaluation:
-    """On the rows of a table that the study takes, as it would be served; others are counted."""
-    from motet.study.choice import evaluated, folds_of
-    from motet.study.fitting import arrays_of, fitting_rows
-
-    rows, outside = fitting_rows(study, table)
-    advance = begin(f"Evaluating{whose} as it would be served", "fold", folds_of(len(rows.rows)))
-    found = evaluated(study, *arrays_of(study, rows), advance=advance)
-    return replace(found, left_out={**outside, **found.left_out})
-
-
-def _with_the_whole_table(
-    study: Study, table: Table, choice: Choice, drawn: PilotClients, begin: Begin
-) -> Evaluation | None:
-    """On the same rows as the study, with settings that all rows make likeliest; for whoever runs this, and in no file.
-    None if nobody is beside the pilot, or the other rows have no settings.
-
-    Rows outside the pilot's limits are in neither: they are the extreme ones, without which any error is smaller.
-    """
-    from motet.study.fitting import fitting_rows
-    from motet.study.pilot import Pilot
-    from motet.study.proposal import Proposal
-
-    roles, promise = choice.proposal.pilot.roles, choice.proposal.promise
-    promise = replace(promise, clients=choice.proposal.clients)
-    if not drawn.others:
-        return None
-    try:
-        with TemporaryDirectory() as folder:
-            proposal = Proposal.of(Pilot.read(table, roles), promise, begin, plain=choice.is_plain)
-            whole = proposal.write(Path(folder) / "whole.toml", "whole")
-            rows = fitting_rows(study, drawn.served(table, roles.client))[0]
-            return _evaluated(whole, rows, begin, " settings of all clients")
-    except MotetError:
-        return None
-
-
-# --- which options go together ---
-
-
-def _check_without_table(options: dict[str, Any]) -> None:
-    if given := [option for option, value in options.items() if value is not None]:
-        raise InvalidData(f"{given[0]} is about a table: give the table too, --from FILE")
-
-
-def _check_with_table(options: dict[str, Any]) -> None:
-    if given := [option for option, value in options.items() if value is not None]:
-        raise InvalidData(f"{given[0]} is for a study without a table, and --from finds it: leave out one of them")
+    show_scores(evaluation, "this study")
+    show_cost(evaluation, whole, drawn)
+    show_advice(evaluation, study)
+    show_next(file, study, path, drawn, pilot.roles.encoding)

@@ -9,7 +9,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -19,13 +19,12 @@ from rich.text import Text
 from motet.cli.connect import client_token, is_address, server_at
 from motet.cli.terminal import LOCAL, AsJson, Encoding, progress_bar, show
 from motet.errors import InvalidData, InvalidStore
-from motet.files import new_file
+from motet.tables.files import new_file
 from motet.text import count, iso_time, printable, utc
 
 if TYPE_CHECKING:
-    from motet.server.serve import Ready
-    from motet.store.recompute import Check
-    from motet.store.restore import Restoration
+    from motet.server.processes.serve import Ready
+    from motet.store.backup import Restoration
 
 File = Annotated[Path, typer.Argument(help="The study's TOML file.", metavar="STUDY.toml")]
 STYLES = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
@@ -73,7 +72,7 @@ def serve(
     plain = log_format == "plain" or (log_format is None and sys.stderr.isatty())
     gc.disable()  # until it serves: imports make a million objects, of which nearly all stay
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # scikit-learn would import it; no server needs it
-    from motet.server.serve import serve as run
+    from motet.server.processes.serve import serve as run
 
     run(
         study,
@@ -128,11 +127,20 @@ def export(
     if is_address(study):
         if client is not None:
             raise InvalidData("a server shows a client its own data only: leave the name out, or give the study's file")
-        data = _my_data(study)
+        with server_at(study, client_token()) as server:
+            me, about, examples = server.me(), server.study(), list(server.examples())
+        note = "This is what the server shows you. Its operator can also export the log of your changes."
+        data = {"study": about.get("name"), **me, "examples": examples, "notes": [note]}
     elif client is None:
         raise InvalidData(f"expected a client to export: motet export {study} NAME")
     else:
-        data = _client_data(Path(study), client)
+        from motet.store.export import export_client
+        from motet.store.store import read_only
+        from motet.study.study import Study
+
+        loaded = Study.load(study)
+        with read_only(loaded) as connection:
+            data = export_client(connection, loaded, client)
     if out is None:
         unicode = sys.stdout.encoding.lower().startswith("utf")
         sys.stdout.write(json.dumps(data, ensure_ascii=not unicode, indent=2) + "\n")
@@ -141,23 +149,6 @@ def export(
             file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
         text = f"{count(len(data['examples']), 'example')} of {data.get('name', data['id'])} in {out}."
         show({"id": data["id"], "examples": len(data["examples"]), "out": str(out)} if as_json else text)
-
-
-def _client_data(path: Path, client: str) -> dict[str, Any]:
-    from motet.store.export import export_client
-    from motet.store.store import read_only
-    from motet.study.study import Study
-
-    study = Study.load(path)
-    with read_only(study) as connection:
-        return export_client(connection, study, client)
-
-
-def _my_data(url: str) -> dict[str, Any]:
-    with server_at(url, client_token()) as server:
-        me, about, examples = server.me(), server.study(), list(server.examples())
-    note = "This is what the server shows you. Its operator can also export the log of your changes."
-    return {"study": about.get("name"), **me, "examples": examples, "notes": [note]}
 
 
 # --- verification ---
@@ -179,21 +170,17 @@ def verify(
     checks = run(loaded, lambda total: progress_bar(console, "examples", total), witness=witness)
     failed = [check.name for check in checks if check.state == "failed"]
     if as_json:
-        show({"ok": not failed, "checks": [check.to_dict() for check in checks]})
+        show({"ok": not failed, "checks": [vars(check) for check in checks]})
     else:
-        _show_checks(loaded.name, checks)
+        table = Table("check", "", "result", title=Text(loaded.name), title_justify="left")
+        for check in checks:
+            table.add_row(check.name, Text(check.state, STYLES[check.state]), Text(check.text))
+        Console().print(table)
     if failed:
         raise InvalidStore(
             f"{len(failed)} of {len(checks)} checks failed ({', '.join(failed)}): "
             "keep these files as they are, and restore a backup that passes"
         )
-
-
-def _show_checks(name: str, checks: list[Check]) -> None:
-    table = Table("check", "", "result", title=Text(name), title_justify="left")
-    for check in checks:
-        table.add_row(check.name, Text(check.state, STYLES[check.state]), Text(check.text))
-    Console().print(table)
 
 
 # --- backups ---
@@ -232,7 +219,7 @@ def restore(
     Private releases come by the clock: all that may have come since the backup are charged. Give --last if releases of
     a study without noise were requested since, or made more frequent.
     """
-    from motet.store.restore import restore as run
+    from motet.store.backup import restore as run
 
     done = run(file, folder, last=last)
     study = folder / done.study.path.name

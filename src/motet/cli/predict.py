@@ -29,13 +29,13 @@ from motet.cli.terminal import (
     progress_bar,
     show,
 )
-from motet.datasets import table_parts, unfinished, whole_table
 from motet.errors import InvalidData, NotReleased
-from motet.files import Table, check_new
+from motet.tables.arrow import unfinished
+from motet.tables.files import check_new
+from motet.tables.large import table_parts, whole_table
 from motet.text import count, first_few
 
 if TYPE_CHECKING:
-    from motet.client.layout import Layout
     from motet.client.predictions import Predictions, Query
 
 
@@ -86,15 +86,19 @@ def predict(
     or a folder of Parquet or CSV files, is read and, with --out, written in parts.
     """
     _check_options(own, only, each, average, tokens, release)
-    _check_files(out, plot, force=force)
-    from motet.client import predictions
+    if out is not None:  # before the work, so that none is lost
+        if out.suffix.lower() not in (".csv", ".txt", ""):
+            raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
+        check_new(out, force=force)
+    check_plot(plot, force=force)
+    from motet.client import predictions, tables
+    from motet.client.site import Site
     from motet.release.names import Names
 
     mine = client_token() if own is None and tokens is None and not average else ""
     parts = iter(()) if inputs is None else table_parts(inputs, encoding=encoding)
     streamed = out is not None and top is None and plot is None
     at = None if inputs is None else next(parts) if streamed else whole_table(parts)
-    layouts: list[Layout] = []
 
     def ask() -> Query:
         disclosed = None
@@ -103,9 +107,11 @@ def predict(
         layout = layout_at(url if release is None else release, disclosed).changed(
             client=client, target=target, name=name, skip_missing=skip_missing, encoding=encoding
         )
-        layouts[:] = [layout]
         if tokens is not None:
-            return _query_of_site(tokens, at, layout, url)
+            site_tokens = tables.read_tokens(tokens)
+            bar = progress_bar(Console(stderr=True), "clients", len(site_tokens), "Fetching")
+            with server_at(url, "") as server, bar as advance:
+                return predictions.from_site(Site(server, site_tokens, tokens.name), at, layout, advance)
         if disclosed is None:
             with server_at(url, mine) as server:
                 return predictions.from_sent(server, at, layout)
@@ -126,8 +132,9 @@ def predict(
         about |= {"output": names.output or names.target, "unit": names.unit}
         if names.text != Names().text:  # somebody chose it
             note(f"predicted: {names.text}{f', of {names.study}' * bool(names.study)}", as_json=as_json)
-    with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
-        predicted = predictions.predict(query, advance, top=top, observation=observation)
+    further = (predictions.at_part(query, part, only) for part in parts)
+    all_parts = _in_parts(chain([query], further), top, observation)
+    predicted = next(all_parts)
     if top is not None and (rated := len(query.rows) - len({one.client for one in predicted.predictions})):
         who = f"{rated} of {count(len(query.rows), 'client')} rated" if query.file else "the client rated"
         note(f"{who} every item already, so none is left for --top", as_json=as_json)
@@ -137,19 +144,23 @@ def predict(
         save(predicted, plot, observation=observation)
         about["plot"] = str(plot)
     if out is not None:
-        further = (predictions.at_part(query, part, layouts[0], only) for part in parts)
-        _write_parts(chain([predicted], _predicted(further, observation)), out, about, as_json)
+        _write_parts(chain([predicted], all_parts), out, about, as_json)
+    elif as_json:
+        show({**about, "predictions": predicted.to_list()})
+    elif plot is None:
+        predicted.write(sys.stdout)
     else:
-        _show(predicted, about, as_json)
+        show(f"{_summary(query, len(predicted.predictions), len(query.rows))}, drawn in {plot}.")
 
 
-def _predicted(queries: Iterable[Query], observation: bool) -> Iterator[Predictions]:
-    """Of the other parts of a large table; rows a second and the time are shown by the part."""
+def _in_parts(queries: Iterable[Query], top: int | None, observation: bool) -> Iterator[Predictions]:
+    """Of all parts of a table; rows a second and the time are shown by the part."""
     from motet.client import predictions
 
     for query in queries:
         with progress_bar(Console(stderr=True), "predictions", query.size, "Predicting") as advance:
-            yield predictions.predict(query, advance, observation=observation)
+            predicted = predictions.predict(query, advance, top=top, observation=observation)
+        yield predicted
 
 
 def _write_parts(parts: Iterable[Predictions], out: Path, about: dict[str, Any], as_json: bool) -> None:
@@ -163,10 +174,13 @@ def _write_parts(parts: Iterable[Predictions], out: Path, about: dict[str, Any],
             clients |= set(predicted.query.rows)
     assert first is not None
     about |= {"count": number, "out": str(out)} | ({"clients": len(clients)} if first.query.file else {})
-    of_clients = f" for {count(len(clients), 'client')}" if first.query.file else ""
     drawn = f" and drawn in {about['plot']}" if "plot" in about else ""
-    text = f"{count(number, 'prediction')}{of_clients}, with release {first.query.version}, in {out}{drawn}."
-    show(about if as_json else text)
+    show(about if as_json else f"{_summary(first.query, number, len(clients))}, in {out}{drawn}.")
+
+
+def _summary(query: Query, number: int, clients: int) -> str:
+    of_clients = f" for {count(clients, 'client')}" if query.file else ""
+    return f"{count(number, 'prediction')}{of_clients}, with release {query.version}"
 
 
 def _check_options(
@@ -187,38 +201,19 @@ def _check_options(
         raise InvalidData("--each is for a table of several clients: give it with --own FILE, or give --tokens FILE")
 
 
-def _check_files(out: Path | None, plot: Path | None, *, force: bool) -> None:
-    """Before the work, so that none is lost."""
-    if out is not None and out.suffix.lower() not in (".csv", ".txt", ""):
-        raise InvalidData(f"predictions are written as CSV: give --out a name such as predictions.csv, not {out}")
-    if out is not None:
-        check_new(out, force=force)
-    check_plot(plot, force=force)
-    if plot is not None:
-        import matplotlib.figure  # noqa: F401  # raises if it is not installed
-
-
-def _query_of_site(tokens: Path, inputs: Table | None, layout: Layout, url: str) -> Query:
-    from motet.client import predictions, tables
-    from motet.client.site import Site
-
-    site_tokens = tables.read_tokens(tokens)
-    bar = progress_bar(Console(stderr=True), "clients", len(site_tokens), "Fetching")
-    with server_at(url, "") as server, bar as advance:
-        return predictions.from_site(Site(server, site_tokens, tokens.name), inputs, layout, advance)
-
-
 def _notes(query: Query, as_json: bool) -> dict[str, Any]:
     """What to know of a query, for JSON; and the same in lines on standard error."""
-    from motet.client.bounds import outside_bounds, outside_limits
+    from motet.client.predictions import outside_bounds, outside_limits
 
     inputs, own = query.inputs, list(query.own.values())
     tables = [inputs.table, *(one.table for one in own[:1])]
     about: dict[str, Any] = {"release": query.version}
     if query.file:
         about |= {"clients": len(query.rows), "new": query.new_clients}
-    if query.new_clients:
-        note(_about_new_clients(query), as_json=as_json)
+    if new := query.new_clients:  # some of them may be misspelled names of others
+        few = f"{len(new)} of {count(len(query.rows), 'client')} not in {query.file} ({first_few(new)})"
+        who = f"{few}: predicted as new clients" if query.file else "no examples: predicted as a new client"
+        note(f"{who}, the average with the full uncertainty", as_json=as_json)
     if own and (unused := own[0].layout.unused(own[0].table)):
         note(f"{own[0].table.file}: not used: {', '.join(unused)}", as_json=as_json)
     if inputs.layout.skip_missing:
@@ -234,26 +229,3 @@ def _notes(query: Query, as_json: bool) -> dict[str, Any]:
             about[key] = number
             note(line, as_json=as_json)
     return about
-
-
-def _about_new_clients(query: Query) -> str:
-    """Some of them may be misspelled names of others."""
-    new = query.new_clients
-    what = "the average with the full uncertainty"
-    if not query.file:
-        return f"no examples: predicted as a new client, {what}"
-    few = f"{len(new)} of {count(len(query.rows), 'client')} not in {query.file} ({first_few(new)})"
-    return f"{few}: predicted as new clients, {what}"
-
-
-def _show(predicted: Predictions, about: dict[str, Any], as_json: bool) -> None:
-    """All predictions here, or a line about their picture."""
-    query, number = predicted.query, len(predicted.predictions)
-    if as_json:
-        about["predictions"] = predicted.to_list()
-    elif "plot" not in about:
-        predicted.write(sys.stdout)
-        return
-    clients = f" for {count(len(query.rows), 'client')}" if query.file else ""
-    text = f"{count(number, 'prediction')}{clients}, with release {query.version}, drawn in {about.get('plot')}."
-    show(about if as_json else text)

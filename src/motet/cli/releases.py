@@ -1,4 +1,4 @@
-"""``motet status``, ``motet release`` and ``motet download``: a study's releases over HTTP."""
+"""``motet status``, ``release`` and ``download``: a study's releases over HTTP; and ``audit``, what they reveal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from motet.cli.connect import OPERATOR, current_release, operator_at, server_at
-from motet.cli.terminal import LOCAL, AsJson, Force, Url, show
-from motet.errors import ServerError, Unauthorized
-from motet.files import check_new
+from motet.cli.connect import OPERATOR, current_release, is_address, layout_at, operator_at, release_at, server_at
+from motet.cli.terminal import LOCAL, AsJson, ClientColumn, Encoding, Force, NameColumn, TargetColumn, Url, show
+from motet.errors import InvalidData, ServerError, Unauthorized
+from motet.tables.files import check_new
 from motet.text import iso_time
 
 if TYPE_CHECKING:
-    from motet.study.progress import Progress
+    from motet.planning.outlook import Progress
 
 
 def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
@@ -47,7 +50,7 @@ def status(url: Url = LOCAL, as_json: AsJson = False) -> None:
 
 def _figures(url: str, study: dict[str, Any]) -> Progress | None:
     """What the operator may know; None if the token is not the operator's."""
-    from motet.study.progress import Progress
+    from motet.planning.outlook import Progress
 
     try:
         with operator_at(url) as server:
@@ -82,3 +85,50 @@ def download(
     current.save(path)
     about = {"version": current.version, "policy": current.policy, "out": str(path)}
     show(about if as_json else f"Release {current.version}, {current.policy}, is in {path}.")
+
+
+def audit(
+    release: Annotated[str, typer.Argument(help="A release: its file, or a server's address.", metavar="RELEASE")],
+    later: Annotated[
+        str | None, typer.Argument(help="Another release of the same study, file or address.", metavar="LATER")
+    ] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option(help="A table of what you sent between the two: clients, inputs, outputs, optionally noise."),
+    ] = None,
+    suspects: Annotated[
+        Path | None, typer.Option(help="A table like --own, of clients that may have been added.")
+    ] = None,
+    client: ClientColumn = None,
+    target: TargetColumn = None,
+    name: NameColumn = None,
+    encoding: Encoding = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack releases, and show what they reveal about clients. Two releases also reveal what was sent between them."""
+    if own is not None and later is None:
+        raise InvalidData("--own is what you sent between two releases: give the later one too")
+    releases = sorted(
+        (release_at(place) for place in (release, later) if place is not None), key=lambda one: one.version
+    )
+    from motet.attacks.audit import audit as attack  # slow to load, and not needed for an error
+    from motet.client.tables import read_clients
+
+    place = later if later is not None and is_address(later) else release
+    layout = layout_at(place, releases[-1]).changed(client=client, target=target, name=name, encoding=encoding)
+    mine, others = ({} if path is None else read_clients(path, layout) for path in (own, suspects))
+    report = attack(
+        *releases,
+        attacker_examples=[examples.triples for examples in mine.values()],
+        suspects={client: examples.triples for client, examples in others.items()},
+    )
+    if as_json:
+        show(report.to_dict())
+        return
+    console = Console()
+    table = Table("attack", "result", "certain", title=report.title, title_justify="left")
+    for finding in report.rows:
+        table.add_row(finding.attack, Text(finding.text), finding.certain)
+    console.print(table)
+    for note in report.notes:
+        console.print(note, style="dim")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from motet.cli.terminal import AsJson, progress_bar, show
-from motet.files import check_new
+from motet.tables.files import check_new
 
 
 def reproduce(

@@ -18,8 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from motet.cli.command import in_options
 from motet.errors import InvalidData, NotAllowed, Unauthorized
-from motet.files import check_new
+from motet.tables.files import check_new
 from motet.text import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else; an error is JSON too.")]
@@ -83,6 +84,11 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     return "".join(ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in characters), error.end
 
 
+def split_commas(text: str | None) -> tuple[str, ...] | None:
+    """What commas separate."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def check_plot(plot: Path | None, *, force: bool) -> None:
     """Refuse a picture that could not be written; before the work, so that none is lost."""
     if plot is None:
@@ -126,13 +132,13 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def show(text: dict[str, Any] | str) -> None:
     """Print a line, or an object as JSON."""
-    sys.stdout.write(f"{printable(text) if isinstance(text, str) else json.dumps(text, default=str)}\n")
+    sys.stdout.write(f"{printable(in_options(text)) if isinstance(text, str) else json.dumps(text, default=str)}\n")
 
 
 def note(text: str, *, as_json: bool) -> None:
     """A line on standard error that is no error; left out for programs."""
     if not as_json:
-        sys.stderr.write(f"motet: {printable(text)}\n")
+        sys.stderr.write(f"motet: {printable(in_options(text))}\n")
 
 
 def later(erased: bool) -> str:
@@ -148,7 +154,4 @@ def show_table(columns: dict[str, str], rows: Iterable[Iterable[object]]) -> Non
     for row in rows:
         texts = [Text(printable(str(cell)), justify="right" if isinstance(cell, int) else "left") for cell in row]
         table.add_row(*texts)
-    console = Console()
-    options = console.options.update(width=MAX_TABLE_COLUMNS)
-    console.width = max(console.width, console.measure(table, options=options).maximum)
-    console.print(table, crop=False)
+    Console(width=MAX_TABLE_COLUMNS).print(table)

@@ -21,8 +21,7 @@ import httpx
 
 from motet.client.connection import Connection, pause
 from motet.client.payload import check_id, examples_to_list
-from motet.client.replies import MAX_RELEASE_BYTES
-from motet.client.responses import ExamplePlace, field_of
+from motet.client.responses import MAX_RELEASE_BYTES, ExamplePlace, field_of
 from motet.errors import (
     InvalidData,
     MotetError,

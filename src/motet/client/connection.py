@@ -1,7 +1,8 @@
 """Requests to a study's server that survive a bad network, and the server's errors as exceptions of ours.
 
 A request is repeated after a lost connection, a time-out or a response of a server that is busy or restarting, with
-growing pauses. This module knows HTTP and nothing of studies; ``motet.client.client`` is built on it.
+growing pauses; none lasts for ever, as every read and write keeps the pace of its reply. This module knows HTTP and
+nothing of studies; ``motet.client.client`` is built on it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 import random
 import warnings
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from ipaddress import ip_address
@@ -18,27 +20,24 @@ from typing import Any
 
 import httpx
 
-from motet.client.network import keeping, paced
-from motet.client.replies import (
+from motet.client.responses import (
+    ERROR_BY_CODE,
     MAX_JSON_BYTES,
     MIN_BYTES_PER_SECOND,
     REPLY_SECONDS,
+    Outcome,
     Pace,
     TooSlow,
-    read_json,
-    read_reply,
-    stream_lines,
-)
-from motet.client.responses import (
-    ERROR_BY_CODE,
-    Outcome,
     error_body,
     error_class,
     event_names,
     field_of,
     is_transient,
     may_be_done,
+    read_json,
+    read_reply,
     retry_after,
+    stream_lines,
 )
 from motet.errors import InvalidData, MotetError, ServerError, Unreachable
 from motet.text import count, printable
@@ -48,7 +47,11 @@ MAX_MESSAGE_LETTERS = 600
 MAX_PAGES = 5000  # of a list
 MAX_LIST_BYTES = 2**28  # of all its pages
 MAX_CURSOR_LETTERS = 1000  # of where the next page begins
+WRITE_BYTES = 2**14  # at once, so that a reader who is slow is noticed
+PERHAPS_DONE = "it may have been carried out: check before you repeat it"
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that httpx reads
+
+_pace: ContextVar[Pace | None] = ContextVar("pace", default=None)  # of what this thread reads and writes
 
 
 class Connection:
@@ -111,7 +114,12 @@ class Connection:
         while True:
             outcome = self._try(method, path, headers or {}, content, max_bytes, pace())
             if isinstance(outcome, httpx.Response) and not is_transient(outcome):
-                return self._successful(outcome, done if perhaps_done else ())
+                if outcome.is_success or outcome.status_code == 304:
+                    return outcome
+                error = self._error(outcome)
+                if perhaps_done and isinstance(error, done):
+                    return outcome
+                raise error
             perhaps_done = perhaps_done or may_be_done(outcome)
             wait = max(pause(attempt), retry_after(outcome))
             if attempt > self._retries or wait > MAX_WAIT_SECONDS or (once and perhaps_done):
@@ -184,15 +192,13 @@ class Connection:
             raise error.reworded(f"{call}: {error}") from None
         except httpx.TransportError as error:
             if isinstance(error, TooSlow) or pace.seconds_left <= 0:
-                raise self._slow(call, pace, method != "GET") from None
+                rate = f"{REPLY_SECONDS:g} s and the time-out, or {MIN_BYTES_PER_SECOND:,} bytes a second"
+                expected = f"expected the whole reply within {rate}, got {pace.bytes:,} bytes"
+                advice = "check the network" if method == "GET" else PERHAPS_DONE
+                raise Unreachable(f"{call}: {expected}; {advice}") from None
             return error
         except httpx.RequestError as error:
             raise ServerError(f"{call}: {type(error).__name__}; is {self.url} a Motet server?") from None
-
-    def _slow(self, call: str, pace: Pace, perhaps_done: bool) -> Unreachable:
-        rate = f"{REPLY_SECONDS:g} s and the time-out, or {MIN_BYTES_PER_SECOND:,} bytes a second"
-        advice = "it may have been carried out: check before you repeat it" if perhaps_done else "check the network"
-        return Unreachable(f"{call}: expected the whole reply within {rate}, got {pace.bytes:,} bytes; {advice}")
 
     def _json(self, call: str, response: httpx.Response) -> dict[str, Any]:
         try:
@@ -211,14 +217,6 @@ class Connection:
     def _headers(self, headers: dict[str, str]) -> dict[str, str]:
         token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         return {"Accept-Encoding": "gzip"} | headers | token  # the one encoding that is unpacked within bounds
-
-    def _successful(self, response: httpx.Response, done: tuple[type[MotetError], ...] = ()) -> httpx.Response:
-        if response.is_success or response.status_code == 304:
-            return response
-        error = self._error(response)
-        if isinstance(error, done):
-            return response
-        raise error
 
     def _error(self, response: httpx.Response) -> MotetError:
         """The server's error as the class that has its code, with its ``where``."""
@@ -248,7 +246,7 @@ class Connection:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             advice = "if the server's certificate is of your own authority, set SSL_CERT_FILE to that authority's file"
         elif perhaps_done:
-            advice = "it may have been carried out: check before you repeat it"
+            advice = PERHAPS_DONE
         else:
             advice = "check address and network"
         return Unreachable(self._redacted(f"{request} failed after {count(attempts, 'attempt')}: {reason}; {advice}"))
@@ -298,9 +296,74 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _http(timeout: float) -> httpx.Client:
+    """A client of httpx whose connections keep a pace."""
     try:
-        return paced(httpx.Client(timeout=timeout))
+        http = httpx.Client(timeout=timeout)
     except OSError as error:  # it reads the authorities that it trusts
         files = [f"{name}={value}" for name in CERTIFICATES if (value := os.environ.get(name))]
         got = f"{' '.join(files)}: {error.strerror or error}"
         raise InvalidData(f"expected certificates of authorities in PEM, got {got}; correct or unset it") from None
+    for transport in (http._transport, *http._mounts.values()):  # httpx has no public place for a network
+        pool: Any = getattr(transport, "_pool", None)
+        if pool is not None:
+            pool._network_backend = _Network(pool._network_backend)
+    return http
+
+
+# --- a network that keeps the pace ---
+# A time-out of httpx begins again with each byte. One byte of a head every half second, or notices (1xx) without end
+# before it, would hold a caller for ever, and are seen by nobody but the network's own stream.
+
+
+@contextmanager
+def keeping(pace: Pace) -> Iterator[None]:
+    """What is read and written inside, by this thread, keeps the pace."""
+    token = _pace.set(pace)
+    try:
+        yield
+    finally:
+        _pace.reset(token)
+
+
+class _Network:
+    """Opens streams that keep a pace; all the rest is httpcore's."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    def connect_tcp(self, *args: Any, **options: Any) -> _Stream:
+        return _Stream(self._network.connect_tcp(*args, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+
+class _Stream:
+    """A connection to a server."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _shortened(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if (pace := _pace.get()) is not None:
+            pace.count(len(buffer))
+        for begin in range(0, len(buffer), WRITE_BYTES):
+            self._stream.write(buffer[begin : begin + WRITE_BYTES], _shortened(timeout))
+
+    def start_tls(self, *args: Any, **options: Any) -> _Stream:
+        return _Stream(self._stream.start_tls(*args, **options))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _shortened(timeout: float | None) -> float | None:
+    """A time-out that ends when the reply's time ends."""
+    if (pace := _pace.get()) is None:
+        return timeout
+    if (left := pace.seconds_left) <= 0:
+        raise TooSlow("too slow")
+    return left if timeout is None else min(timeout, left)

@@ -11,8 +11,8 @@ import numpy as np
 
 from motet.arrays import MAX_MAGNITUDE, finite_number, is_finite, numbers, outputs
 from motet.errors import EmptyData, InvalidData, NotFinite, WrongDimension
-from motet.files import is_missing
-from motet.model.columns import doubled
+from motet.tables.columns import doubled
+from motet.tables.missing import is_missing
 
 
 def examples_to_list(X: Any, y: Any, noise: Any = None, ids: Sequence[str] | None = None) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ A query holds what is asked for: clients, each with what it is predicted from, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,17 +16,18 @@ import numpy as np
 from motet.arrays import Array, outputs, slices
 from motet.client import tables
 from motet.client.client import Client
-from motet.client.layout import Layout
 from motet.client.site import Site, check_owner
-from motet.client.tables import Examples, Inputs
+from motet.client.tables import PREDICTED, Examples, Inputs, read_inputs
 from motet.errors import InvalidData
-from motet.files import Table
 from motet.model.tasks import Task
 from motet.release import clients as release_clients
 from motet.release.clients import ClientData
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
-from motet.text import count, first_few
+from motet.tables.columns import Column
+from motet.tables.files import Table, cell_number
+from motet.tables.roles import NOISE, Interval, Layout
+from motet.text import count
 
 INPUTS_PER_STEP = 2000  # that are predicted at once, to bound the memory
 THE_CLIENT = ""  # the name of the only client
@@ -93,10 +95,13 @@ class Predictions:
     @property
     def table(self) -> Table:
         """With the clients in the first column, if there are many."""
-        if self.query.file:
-            rows = ((one.client, one.row) for one in self.predictions)
-            return tables.for_clients(self.query.inputs.table, rows, self.query.inputs.layout.client)
-        return self.query.inputs.table.only(one.row for one in self.predictions)
+        table, client = self.query.inputs.table, self.query.inputs.layout.client
+        if not self.query.file:
+            return table.only(one.row for one in self.predictions)
+        others = [place for place, name in enumerate(table.columns) if name != client]
+        cells = [[one.client, *(table.rows[one.row][place] for place in others)] for one in self.predictions]
+        columns = [client, *(table.columns[place] for place in others)]
+        return Table(table.file, columns, cells, [table.numbers[one.row] for one in self.predictions])
 
     @property
     def mean(self) -> list[float]:
@@ -107,12 +112,26 @@ class Predictions:
         return [one.std for one in self.predictions]
 
     def write(self, out: TextIO, *, header: bool = True) -> None:
-        """As CSV."""
-        tables.write_predictions(out, self.table, self.mean, self.std, header=header)
+        """As CSV: the table as it was read, with two more columns."""
+        table, writer = self.table, csv.writer(out, lineterminator="\n")
+        if header:
+            writer.writerow([*table.columns, *PREDICTED])
+        cells = ((f"{one.mean:.10g}", f"{one.std:.10g}") for one in self.predictions)
+        writer.writerows([*row, *predicted] for row, predicted in zip(table.rows, cells))
 
     def to_list(self) -> list[dict[str, Any]]:
-        """For JSON."""
-        return tables.predictions_to_list(self.query.inputs, self.table, self.mean, self.std)
+        """For JSON: inputs, outputs and noise are numbers if the table has numbers there."""
+        table, inputs = self.table, self.query.inputs
+        numeric = [column in {*inputs.numeric, inputs.layout.target, NOISE} for column in table.columns]
+        cells = ([_number(cell) if number else cell for cell, number in zip(row, numeric)] for row in table.rows)
+        columns = [*table.columns, *PREDICTED]
+        return [dict(zip(columns, [*row, one.mean, one.std])) for row, one in zip(cells, self.predictions)]
+
+
+def _number(cell: Any) -> Any:
+    """A cell as a number if it is one; None if it is empty or NaN, which JSON does not have."""
+    number = cell_number(cell)
+    return number if number is not None else None if cell != cell or cell == "" else cell
 
 
 # --- queries ---
@@ -179,24 +198,11 @@ def client_rows(inputs: Inputs, clients: Iterable[str]) -> dict[str, Sequence[in
     return dict.fromkeys(clients, range(len(inputs.X)))
 
 
-def at_part(query: Query, part: Table, layout: Layout, only: str | None = None) -> Query:
+def at_part(query: Query, part: Table, only: str | None = None) -> Query:
     """The same clients at another part of the table of inputs."""
-    inputs = tables.read_inputs(part, layout, only)
-    many = bool(query.file)
-    rows = client_rows(inputs, query.sources) if many else {THE_CLIENT: range(len(inputs.X))}
+    inputs = read_inputs(part, query.inputs.layout, only)
+    rows = client_rows(inputs, query.sources) if query.file else {THE_CLIENT: range(len(inputs.X))}
     return replace(query, inputs=inputs, rows=rows)
-
-
-def read_inputs(path: Path | Table | None, layout: Layout, only: str | None = None) -> Inputs:
-    """The inputs of a table, or without one the whole catalogue."""
-    if path is not None:
-        return tables.read_inputs(path, layout, only)
-    if layout.catalogue is not None:
-        return tables.catalogue_inputs(layout)
-    names = f" ({first_few(layout.columns.names)})" if layout.columns is not None else ""
-    number = len(layout.columns) if layout.columns is not None else layout.dimension or 1
-    expected = f"a table with {count(number, 'column')}{names or ' of numbers'} to predict at"
-    raise InvalidData(f"expected {expected}, got none, and this study has no catalogue: give INPUTS")
 
 
 # --- their answers ---
@@ -207,7 +213,7 @@ def predict(
 ) -> Predictions:
     """Every client at its rows, or at the ``top`` of them that it has not rated."""
     if top is not None and query.release.model.catalogue is None:
-        raise InvalidData("--top ranks the items of a catalogue, and this study has none: leave it out")
+        raise InvalidData("top= ranks the items of a catalogue, and this study has none: leave it out")
     X = query.release.rows(query.inputs.X)
     new = Source(query.release, Task.empty(X.shape[1]))
     sources = {client: query.sources.get(client, new) for client in query.rows}
@@ -268,3 +274,56 @@ def _top(inputs: Inputs, rows: Sequence[int], mean: Array, source: Source, top: 
             seen.add(inputs.X[rows[k]])
             best.append(k)
     return best
+
+
+# --- rows outside of what the study was made for ---
+# A server refuses such examples. Predictions may be asked for anywhere, so there these are only warned of.
+
+
+def outside_bounds(inputs: Inputs) -> tuple[int, str]:
+    """How many rows have an input outside its bounds, and a sentence about them."""
+    outside, parts = np.zeros(len(inputs.X), dtype=bool), []
+    for column, values, (low, high) in _bounded(inputs):
+        beyond = (values < low) | (values > high)
+        if beyond.any():
+            outside |= beyond
+            parts.append(f"{column.name} {_excess(values[beyond], (low, high), column.text, 'bounds')}")
+    number = int(outside.sum())
+    where = f"{inputs.table.file}: {_rows(number)} outside the bounds of the study ({'; '.join(parts)})"
+    return number, f"{where}: predictions there are extrapolated"
+
+
+def outside_limits(examples: Sequence[Examples]) -> tuple[int, str]:
+    """How many rows have an output outside the limits, and a sentence about them."""
+    layout, table = examples[0].layout, examples[0].table
+    if layout.limits is None:
+        return 0, ""
+    y, (low, high) = np.concatenate([one.y for one in examples]), layout.limits
+    beyond = y[(y < low) | (y > high)]
+    span = _excess(beyond, layout.limits, "{:g}".format, "limits") if len(beyond) else ""
+    where = f"{table.file}: {_rows(len(beyond))} outside the limits of the study ({layout.target} {span})"
+    return len(beyond), f"{where}: check the units"
+
+
+def _bounded(inputs: Inputs) -> Iterator[tuple[Column, Array, Interval]]:
+    """Columns that have bounds, with the numbers of all rows."""
+    layout = inputs.layout
+    if layout.columns is not None:
+        for column in layout.columns:
+            if column.bounds is not None:
+                yield column, np.array([column.number(x[column.name]) for x in inputs.X]), column.bounds
+    elif layout.catalogue is None:
+        for k, (name, bounds) in enumerate(zip(layout.inputs(inputs.table), layout.bounds)):
+            if bounds is not None:
+                yield Column(name=name), np.array([x[k] for x in inputs.X]), bounds
+
+
+def _excess(beyond: Array, limits: Interval, text: Callable[[float], str], noun: str) -> str:
+    """How far numbers go beyond limits: "up to 40, bounds 0 to 24"."""
+    (low, high), least, most = limits, float(beyond.min()), float(beyond.max())
+    ends = [f"down to {text(least)}"] * (least < low) + [f"up to {text(most)}"] * (most > high)
+    return f"{' and '.join(ends)}, {noun} {text(low)} to {text(high)}"
+
+
+def _rows(number: int) -> str:
+    return f"{count(number, 'row')} {'is' if number == 1 else 'are'}"

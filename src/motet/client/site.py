@@ -81,7 +81,7 @@ def check_owner(me: Client, rows_of: Inputs) -> None:
     for client, rows in table.groups(column).items():
         if client not in (about.get("name"), about.get("id")):
             expected = f"expected {about.get('name')!r}, whose token this is, got {client!r:.60}"
-            advice = "use each client's own token (--tokens), or correct the table"
+            advice = "use each client's own token (tokens=), or correct the table"
             raise table.refusal(rows[0], column, f"{expected}, so nothing was done: {advice}")
 
 

@@ -1,26 +1,25 @@
-"""Tables of examples, of inputs and of predictions, as a client has them; a ``Layout`` says what their columns are.
+"""Tables of examples and of inputs, as a client has them; a ``Layout`` says what their columns are.
 
 An error names file, row and column. A row without an id gets one from its content, so a table may be sent again.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from motet.client.layout import ID, NOISE, Layout
 from motet.client.payload import check_id
 from motet.errors import InvalidData, UnknownName
-from motet.files import Table, cell_number, lines, read
-from motet.model.catalogue import Catalogue
-from motet.model.columns import Columns
-from motet.text import first_few
+from motet.tables.catalogue import Catalogue
+from motet.tables.columns import Columns
+from motet.tables.files import Table, lines, read
+from motet.tables.roles import ID, NOISE, Layout
+from motet.text import count, first_few
 
 PREDICTED = ("mean", "std")
 
@@ -100,8 +99,10 @@ def read_names(path: Path, columns: Sequence[str] = ("client", "name"), *, encod
     return list(table.groups(layout.client))
 
 
-def read_inputs(path: Path | Table, layout: Layout, only: str | None = None) -> Inputs:
-    """Inputs to predict at, all or those of a client; the table may have other columns."""
+def read_inputs(path: Path | Table | None, layout: Layout, only: str | None = None) -> Inputs:
+    """Inputs to predict at, all or those of a client; the table may have other columns. Without one: the catalogue."""
+    if path is None:
+        return catalogue_inputs(layout)
     table = path if isinstance(path, Table) else _read(path, layout)
     layout = layout.of_table(table)
     if only is not None and layout.client in table.columns:
@@ -119,7 +120,11 @@ def _read(path: Path, layout: Layout, *, may_be_empty: bool = False) -> Table:
 
 def catalogue_inputs(layout: Layout) -> Inputs:
     """All items of the study's catalogue, as a table."""
-    assert layout.catalogue is not None
+    if layout.catalogue is None:
+        columns = [] if layout.columns is None else layout.columns.names
+        described = f" ({first_few(columns)})" if columns else " of numbers"
+        expected = f"a table with {count(len(columns) or layout.dimension or 1, 'column')}{described} to predict at"
+        raise InvalidData(f"expected {expected}, got none, and this study has no catalogue: give INPUTS")
     names = list(layout.catalogue.names)
     table = Table("the catalogue", [layout.name], [[name] for name in names], list(range(1, len(names) + 1)))
     return Inputs(table, names, layout)
@@ -131,8 +136,8 @@ def _of_client(table: Table, layout: Layout, only: str | None) -> Table:
     table = layout.complete(table, [layout.client])
     clients = table.groups(layout.client)
     if only is None and len(clients) > 1:
-        choose = "choose one, --only NAME; or all, with --each (predict) or --tokens (send)"
-        raise InvalidData(f"{table.file} has {len(clients)} clients, {first_few(clients)}: {choose}")
+        message = f"{table.file} has {len(clients)} clients, {first_few(clients)}: choose one with only="
+        raise InvalidData(message, where="only")
     if only is not None and only not in clients:
         raise InvalidData(f"{table.file}: no row is of client {only!r}; expected one of {first_few(clients)}")
     return table.only(next(iter(clients.values()), []) if only is None else clients[only])
@@ -207,41 +212,3 @@ def _ids(table: Table, layout: Layout, X: Sequence[Any], y: Sequence[float], noi
             raise table.refusal(k, ID, f"{id!r:.60} is in row {rows[id]} already; give each example its own, or none")
         rows[id] = table.numbers[k]
     return list(rows)
-
-
-# --- writing predictions ---
-
-
-def for_clients(table: Table, rows: Iterable[tuple[str, int]], column: str = "client") -> Table:
-    """Rows of a table by their place, each for a client, whose column comes first."""
-    places = [place for place, name in enumerate(table.columns) if name != column]
-    rows = list(rows)
-    columns = [column, *(table.columns[place] for place in places)]
-    cells = [[client, *(table.rows[k][place] for place in places)] for client, k in rows]
-    return Table(table.file, columns, cells, [table.numbers[k] for _, k in rows])
-
-
-def write_predictions(
-    out: TextIO, table: Table, mean: Iterable[float], std: Iterable[float], *, header: bool = True
-) -> None:
-    """The table as it was read, with two more columns."""
-    writer = csv.writer(out, lineterminator="\n")
-    if header:
-        writer.writerow([*table.columns, *PREDICTED])
-    writer.writerows([*row, f"{m:.10g}", f"{s:.10g}"] for row, m, s in zip(table.rows, mean, std))
-
-
-def predictions_to_list(
-    inputs: Inputs, table: Table, mean: Iterable[float], std: Iterable[float]
-) -> list[dict[str, Any]]:
-    """Rows of the inputs' table for programs: inputs, outputs and noise are numbers if the table has numbers there."""
-    columns = [*table.columns, *PREDICTED]
-    numeric = [column in {*inputs.numeric, inputs.layout.target, NOISE} for column in table.columns]
-    rows = [[_number(cell) if number else cell for cell, number in zip(row, numeric)] for row in table.rows]
-    return [dict(zip(columns, [*row, m, s])) for row, m, s in zip(rows, mean, std)]
-
-
-def _number(cell: Any) -> Any:
-    """A cell as a number if it is one; None if it is empty or NaN, which JSON does not have."""
-    number = cell_number(cell)
-    return number if number is not None else None if cell != cell or cell == "" else cell

@@ -1,4 +1,4 @@
-"""Features of the average task: e(x) with e(x)ᵀe(x′) = K̄(x, x′), and the bias functions behind them.
+"""Bases of the average task: features e(x) with eᵀe = K̄, exactly or by inducing points (Nyström), and the bias.
 
 A ``BasisSpec`` (``Landmarks``, ``Eigen``, ``Nystrom``, ``Features``, or one of your own) states which basis a model
 wants; None means that it grows with the inputs. ``Basis`` is the basis built: φ(x) = (e(x), ψ(x)), ready to evaluate.
@@ -16,14 +16,15 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel, Product
+from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, distinct, evenly_spread, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
-from motet.kernels import Identity, affine
+from motet.kernels.algebra import is_diagonal
+from motet.kernels.classes import affine
+from motet.kernels.gram import gram, linear_factor
 from motet.linalg import eigen, indefinite, inverse_of_lower, pivoted_cholesky
-from motet.model.catalogue import Catalogue
-from motet.model.gram import gram, linear_factor
+from motet.tables.catalogue import Catalogue
 
 Bias: TypeAlias = Literal["none", "constant", "linear"] | Sequence[int]  # or a constant and slopes in these columns
 
@@ -43,11 +44,20 @@ class BasisSpec(ABC):
     """
 
     kind: ClassVar[str]  # its name in JSON
-    misses: ClassVar[bool] = True  # whether K̄ − eᵀe may be more than 0 anywhere
+    has_residual: ClassVar[bool] = True  # whether K̄ − eᵀe may be more than 0 anywhere
 
     def __post_init__(self) -> None:
-        if "points" in self.settings():
-            object.__setattr__(self, "points", _points(self.points))  # type: ignore[attr-defined]
+        if "points" not in self.settings():
+            return
+        given: Any = self.public_points
+        points = numbers(given.rows if isinstance(given, Catalogue) else given, "points") + 0.0
+        if points.ndim != 2 or not len(points):
+            error = WrongDimension if points.ndim != 2 else EmptyData
+            raise error(f"points of a basis must be a table, one row each, got an array of shape {points.shape}")
+        if not is_finite(points).all():
+            raise NotFinite("points of a basis must be finite")
+        points.flags.writeable = False
+        object.__setattr__(self, "points", points)
 
     @property
     def public_points(self) -> Array | None:
@@ -84,7 +94,9 @@ class BasisSpec(ABC):
 
     def to_spec(self) -> dict[str, Any]:
         """Plain data, which ``basis_from_spec`` reads."""
-        return {"kind": self.kind} | {name: _plain(getattr(self, name)) for name in self.settings()}
+        values = ((name, getattr(self, name)) for name in self.settings())
+        plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in values}
+        return {"kind": self.kind} | plain
 
 
 BASES: dict[str, type[BasisSpec]] = {}
@@ -99,15 +111,10 @@ def register_basis(cls: Kind) -> Kind:
     return cls
 
 
-def unregister_basis(kind: str) -> None:
-    """Take a kind of basis out of the list."""
-    del BASES[kind]
-
-
 @register_basis
 @dataclass(frozen=True, eq=False, repr=False)
 class Landmarks(BasisSpec):
-    """The functions k̄(z, ·) of a fixed, public set of points: a time grid, a design."""
+    """Inducing points: the functions k̄(z, ·) of a fixed, public set of points, such as a time grid or a design."""
 
     points: Any
     kind: ClassVar[str] = "landmarks"
@@ -177,7 +184,7 @@ class Nystrom(Eigen):
         n, size = len(self.points), max(NYSTROM_POINTS, POINTS_PER_VECTOR * self.rank)
         if n <= size:
             return np.asarray(self.points)
-        if _is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
+        if is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
             return np.asarray(self.points[: self.rank])
         return np.asarray(self.points[evenly_spread(n, size)])
 
@@ -188,7 +195,7 @@ class Features(BasisSpec):
     """The inputs' own columns, for a linear K̄: DotProduct, Linear, constants and their sums."""
 
     kind: ClassVar[str] = "features"
-    misses: ClassVar[bool] = False
+    has_residual: ClassVar[bool] = False
 
     def build(self, kernel: Kernel, p: int) -> tuple[Array, Array]:
         """No landmarks, and A with K̄(x, x′) = (A(1, x))ᵀ(A(1, x′)); with DotProduct(0) e(x) is x itself."""
@@ -207,13 +214,6 @@ class Features(BasisSpec):
         self.build(kernel, p)
 
 
-def _is_diagonal(kernel: Kernel) -> bool:
-    """Whether no two different inputs have anything in common."""
-    if type(kernel) is Product:
-        return _is_diagonal(kernel.k1) or _is_diagonal(kernel.k2)
-    return type(kernel) is Identity
-
-
 def basis_from_spec(spec: Mapping[str, Any] | None) -> BasisSpec | None:
     """The basis that ``to_spec`` wrote; None is the growing one."""
     if spec is None or (isinstance(spec, Mapping) and spec.get("kind") == "growing"):
@@ -223,24 +223,8 @@ def basis_from_spec(spec: Mapping[str, Any] | None) -> BasisSpec | None:
     if cls is None or not set(cls.settings()) <= set(spec):
         settings = {kind: f" ({', '.join(cls.settings())})" if cls.settings() else "" for kind, cls in BASES.items()}
         kinds = ", ".join(f"{kind}{those}" for kind, those in settings.items())
-        raise InvalidModel(f"a basis is one of growing, {kinds}; got {spec!r:.200}")
+        raise InvalidModel(f"basis must be one of growing, {kinds}; got {spec!r:.200}")
     return cls(**{name: spec[name] for name in cls.settings()})
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def _points(points: Any) -> Array:
-    array = numbers(points.rows if isinstance(points, Catalogue) else points, "points") + 0.0
-    if array.ndim != 2:
-        raise WrongDimension(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
-    if not len(array):
-        raise EmptyData(f"a basis needs a table of points, one row each, got an array of shape {array.shape}")
-    if not is_finite(array).all():
-        raise NotFinite("a basis needs finite points")
-    array.flags.writeable = False
-    return array
 
 
 # --- the basis built ---
@@ -282,9 +266,9 @@ class Basis:
         return len(self.A)
 
     @property
-    def misses(self) -> bool:
+    def has_residual(self) -> bool:
         """Whether e(x)ᵀe(x) may be less than K̄(x, x): at any input, but for one that a growing basis was made of."""
-        return self.kernel is not None and (self.spec is None or self.spec.misses)
+        return self.kernel is not None and (self.spec is None or self.spec.has_residual)
 
     @property
     def prior(self) -> Array:
@@ -341,7 +325,7 @@ class Basis:
         return np.concatenate([self.e(X), self.psi(X)], axis=-1)
 
     def residual(self, X: Array, E: Array) -> Array:
-        """K̄(x, x) − e(x)ᵀe(x): the part of the prior variance that the basis does not see."""
-        if self.kernel is None or not self.misses:
+        """The residual variance K̄(x, x) − e(x)ᵀe(x): the part of the prior variance that the basis does not have."""
+        if self.kernel is None or not self.has_residual:
             return np.zeros(len(X))
         return np.maximum(self.kernel.diag(X) - np.einsum("ij,ij->i", E, E), 0.0)

@@ -1,4 +1,4 @@
-"""What is learned: the kernels of the average and of the shifts, their shares, the bias and the basis.
+"""A mixed-effect Gaussian process: the kernels of the average and of the shifts, their shares, bias, basis and noise.
 
 A ``Model`` is frozen, checked when it is made, and carried as JSON; a release contains the one that it is of.
 """
@@ -15,11 +15,15 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import MAX_MAGNITUDE, Array, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidData, InvalidModel, MotetError, NotFinite, WrongDimension
-from motet.kernels import check_dimension, number, on_columns
+from motet.kernels.algebra import on_columns
+from motet.kernels.classes import check_dimension
+from motet.kernels.registry import number
+from motet.kernels.spec import checked, from_spec, to_spec
 from motet.model.basis import BASES, Basis, BasisSpec, Bias, basis_from_spec
-from motet.model.catalogue import Catalogue
-from motet.model.columns import Columns
-from motet.model.spec import checked, from_spec, to_spec
+from motet.model.noise import Noise
+from motet.tables.catalogue import Catalogue
+from motet.tables.columns import Columns
+from motet.tables.roles import Layout
 
 BIASES = ("none", "constant", "linear")
 
@@ -57,9 +61,9 @@ class Model:
             names = ", ".join(cls.__name__ for cls in BASES.values())
             raise InvalidModel(f"basis must be None or one of {names}, got {self.basis!r}")
         if self.basis is not None and self.common is None:
-            raise InvalidModel("a basis is of the common kernel: with common=None leave it out")
+            raise InvalidModel("basis needs a common kernel; with common=None, omit basis")
         if self.columns is not None and self.catalogue is not None:
-            raise InvalidModel("inputs are the names of a catalogue or have columns, got both")
+            raise InvalidModel("expected inputs by a catalogue or by columns, got both: omit one of them")
         for name in ("common", "individual"):
             if getattr(self, name) is not None or name == "individual":
                 object.__setattr__(self, name, self.adapt(getattr(self, name)))
@@ -83,6 +87,11 @@ class Model:
     @property
     def individual_share(self) -> float:
         return 1.0 if self.common is None else 1.0 - self.alpha
+
+    @property
+    def noise(self) -> Noise:
+        """How outputs scatter about a task's function."""
+        return Noise(self.lam, self.sigma2)
 
     # --- inputs ---
 
@@ -113,6 +122,10 @@ class Model:
                 check_dimension(kernel, p)
         if self.basis is not None and self.common is not None:
             self.basis.check(self.common, p)
+
+    def layout(self, dimension: int) -> Layout:
+        """Of tables with such inputs; the other columns have their usual names."""
+        return Layout(catalogue=self.catalogue, columns=self.columns, dimension=dimension)
 
     def rows(self, X: Any, p: int | None = None) -> Array:
         """Inputs as a table of finite numbers; names are looked up, and named columns put in their order."""
@@ -226,5 +239,5 @@ def _have_names(X: Any) -> bool:
 
 
 def _are_names(X: Any) -> bool:
-    listed = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1)
-    return isinstance(X, str) or (listed and len(X) > 0 and isinstance(X[0], str))
+    is_list = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1)
+    return isinstance(X, str) or (is_list and len(X) > 0 and isinstance(X[0], str))

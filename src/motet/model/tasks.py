@@ -1,8 +1,9 @@
-"""One task: its examples without repeats, the kernel of its shift, and the covariance of its examples.
+"""One task: its examples without repeats, the kernel of its shift, and its covariance (dense, Woodbury or FITC).
 
-``fold`` merges repeats of an input within a task. ``Shift`` is all that a task has of its own, kernel and noise; its
-``covariance`` is the one place that puts λw on a diagonal; CONTRIBUTING.md says what else another noise would change.
-Nothing here knows of other tasks.
+``fold`` merges repeats of an input: their mean, weight and sum of squares are sufficient. ``Shift`` is all that a task
+has of its own, kernel and noise. Its R is a dense inverse or, for a long task of few features, by the Woodbury
+identity; a long task of any other kernel gets features by its own Nyström approximation (FITC), whose residual variance
+is noise. Nothing here knows of other tasks.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, distinct, match, stable_order
 from motet.errors import NotPositiveDefinite
+from motet.kernels.finite_rank import feature_count, features
+from motet.kernels.gram import gram
+from motet.kernels.nystrom import OwnLandmarks
 from motet.linalg import LowRankInverse, inverse, triangle
 from motet.model.basis import Basis
-from motet.model.features import feature_count, features
-from motet.model.gram import gram
 from motet.model.model import Model
-from motet.model.own_landmarks import OwnLandmarks
+from motet.model.noise import Noise
 
 Inverse: TypeAlias = Array | LowRankInverse  # Rʲ of a task, or of a stack of tasks
 MIN_LOW_RANK_ROWS, ROWS_PER_FEATURE = 64, 4  # of a task, from which on its R is kept by features
-SHOWN_TASKS = 10  # that are looked at for what their landmarks miss
-MAX_DENSE_ROWS = 2000  # of a task whose R may be formed: above, what a basis and landmarks miss is noise
+SHOWN_TASKS = 10  # whose own Nyström residual is measured
+MAX_DENSE_ROWS = 2000  # of a task whose R may be formed: above, the residual of a basis and of landmarks is noise
 
 # --- examples ---
 
@@ -134,59 +136,55 @@ class Task:
 class Shift:
     """The part of a task's function that is its own, with kernel ``share`` · K̃, and its noise, of variance λw.
 
-    With a ``basis`` the kernel is ``share`` · K̃ + ``missed_share`` · (K̄ − eᵀe): the part of the average's kernel that
-    the basis misses is not shared, so each task has it as its own. At ``spanned`` inputs a basis misses nothing.
-    With ``missed_is_noise`` that part is of every input alone, and adds to the variance of its noise; so does what the
-    task's ``OwnLandmarks`` miss of its kernel.
+    With a ``basis`` the kernel is ``share`` · K̃ + ``residual_share`` · (K̄ − eᵀe): the residual of the average's basis
+    is not shared, so each task has it as its own (PITC). At ``spanned`` inputs a basis has none. With
+    ``residual_is_noise`` it is of every input alone, and adds to the variance of its noise (FITC); so does the residual
+    of the task's ``OwnLandmarks``.
     """
 
     kernel: Kernel
     share: float
-    lam: float
+    noise: Noise
     basis: Basis | None = None
-    missed_share: float = 0.0
+    residual_share: float = 0.0
     spanned: frozenset[bytes] = frozenset()
-    missed_is_noise: bool = False
+    residual_is_noise: bool = False
 
     @classmethod
     def of(
         cls, model: Model, kernel: Kernel, basis: Basis | None = None, spanned: frozenset[bytes] = frozenset()
     ) -> Shift:
-        basis = basis if basis is not None and basis.misses else None
-        return cls(kernel, model.individual_share, model.lam, basis, model.common_share, spanned)
+        basis = basis if basis is not None and basis.has_residual else None
+        return cls(kernel, model.individual_share, model.noise, basis, model.common_share, spanned)
 
     def gram(self, X: Array, Y: Array | None = None, *, E: Array | None = None, D: Array | None = None) -> Array:
         """Over two sets of inputs, or over stacks of them; E and D are their features e(x), if known already."""
         K = self.share * gram(self.kernel, X, Y)
         new = self._unspanned(X if Y is None else Y)
-        if self.basis is None or self.missed_is_noise or not new.any():
+        if self.basis is None or self.residual_is_noise or not new.any():
             return K
         E = _features(self.basis, X) if E is None else E
         D = E if Y is None else _features(self.basis, Y) if D is None else D
-        missed = gram(self.basis.kernel, X, Y) - E @ D.swapaxes(-1, -2)
-        missed *= new[..., None, :] & new[..., :, None] if Y is None else new[..., None, :]
-        return K + self.missed_share * missed
+        residual = gram(self.basis.kernel, X, Y) - E @ D.swapaxes(-1, -2)
+        residual *= new[..., None, :] & new[..., :, None] if Y is None else new[..., None, :]
+        return K + self.residual_share * residual
 
     def _unspanned(self, X: Array) -> NDArray[np.bool_]:
-        """At which inputs the basis may miss something."""
+        """At which inputs the basis may have a residual."""
         if self.basis is None or not self.spanned:
             return np.full(X.shape[:-1], self.basis is not None)
         rows = as_bytes(X.reshape(-1, X.shape[-1]))
         return np.array([row not in self.spanned for row in rows], dtype=bool).reshape(X.shape[:-1])
 
-    def variance(self, X: Array, missed: Array) -> Array:
-        """``share`` · k̃(x, x) + ``missed``, the variance that the basis misses, at inputs or at stacks of them."""
+    def variance(self, X: Array, residual: Array) -> Array:
+        """``share`` · k̃(x, x) + the basis's ``residual`` variance, at inputs or at stacks of them."""
         variance = self.kernel.diag(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
-        return np.asarray(self.share * variance + missed)
-
-    def noise_variance(self, noise: Array) -> Array:
-        """λw, in units of σ²."""
-        return self.lam * noise
+        return np.asarray(self.share * variance + residual)
 
     def covariance(self, K: Array, noise: Array) -> Array:
         """(Rʲ)⁻¹ = K + λ diag w̄ʲ of one task or of a stack; K, its function's covariance, is overwritten."""
         diagonal = np.einsum("...ii->...i", K)
-        diagonal += self.noise_variance(noise)
+        diagonal += self.noise.variance(noise)
         return K
 
     # --- long tasks, whose shift has few features ---
@@ -194,12 +192,12 @@ class Shift:
     def at(self, X: Array) -> Shift:
         """The shift of a task with these inputs, or of a stack: if it is long, with few features, whatever the kernel.
 
-        What a basis misses has as many features as there are inputs, and would cost the cube of their number; so have
-        levels of which few repeat, which stay as they are.
+        The residual of a basis has as many features as there are inputs, and would cost the cube of their number; so
+        have levels of which few repeat, which stay as they are.
         """
         if X.shape[-2] <= MAX_DENSE_ROWS:
             return self
-        long = replace(self, kernel=long_kernel(self.kernel, X), missed_is_noise=self.basis is not None)
+        long = replace(self, kernel=long_kernel(self.kernel, X), residual_is_noise=self.basis is not None)
         return self if long.rank(X) is None else long
 
     def rank(self, X: Array) -> int | None:
@@ -208,22 +206,22 @@ class Shift:
         Measured by ``benchmarks.jobs.long_tasks``: from some hundred rows on, and four rows a feature, products by
         features are faster than products with R.
         """
-        if X.shape[-2] < MIN_LOW_RANK_ROWS or (self.basis is not None and not self.missed_is_noise):
+        if X.shape[-2] < MIN_LOW_RANK_ROWS or (self.basis is not None and not self.residual_is_noise):
             return None
         count = feature_count(self.kernel, X)
         return count if count is not None and ROWS_PER_FEATURE * count <= X.shape[-2] else None
 
     def low_rank(self, X: Array, noise: Array, E: Array | None = None) -> tuple[Array, Array]:
         """U and a diagonal with (Rʲ)⁻¹ = UUᵀ + diag, of a task or of a stack; E are the features e(x) of the basis."""
-        diagonal = self.noise_variance(noise)
-        if self.missed_is_noise and self.basis is not None:
+        diagonal = self.noise.variance(noise)
+        if self.residual_is_noise and self.basis is not None:
             rows = X.reshape(-1, X.shape[-1])
             flat = _features(self.basis, rows) if E is None else E.reshape(len(rows), -1)
-            missed = self.basis.residual(rows, flat).reshape(noise.shape)
-            diagonal = diagonal + self.missed_share * missed * self._unspanned(X)
+            residual = self.basis.residual(rows, flat).reshape(noise.shape)
+            diagonal = diagonal + self.residual_share * residual * self._unspanned(X)
         u = features(self.kernel, X)
         if isinstance(self.kernel, OwnLandmarks):
-            diagonal = diagonal + self.share * self.kernel.missed(X, u)
+            diagonal = diagonal + self.share * self.kernel.residual(X, u)
         return np.sqrt(self.share) * u, diagonal
 
     def features(self, X: Array, own: Array | None = None) -> Array:
@@ -256,16 +254,16 @@ def long_kernel(kernel: Kernel, X: Array) -> Kernel:
     return kernel if feature_count(kernel, X) is not None else OwnLandmarks(kernel)
 
 
-def missed_by_own_landmarks(kernel: Kernel, task: Index, X: Array) -> float:
-    """What landmarks of long tasks miss, as a share of the kernel's variance at their rows, in some of these tasks."""
-    missed = variance = 0.0
+def nystrom_residual(kernel: Kernel, task: Index, X: Array) -> float:
+    """The residual variance of long tasks' own landmarks, as a share of the kernel's there; in some of these tasks."""
+    residual = variance = 0.0
     for long in np.flatnonzero(np.bincount(task) > MAX_DENSE_ROWS)[:SHOWN_TASKS]:
         own = X[task == long]
         own = own[distinct(own)[0]]
         if len(own) > MAX_DENSE_ROWS and isinstance(approximate := long_kernel(kernel, own), OwnLandmarks):
-            missed += float(approximate.missed(own, approximate.features(own, own)).sum())
+            residual += float(approximate.residual(own, approximate.features(own, own)).sum())
             variance += float(kernel.diag(own).sum())
-    return missed / variance if variance else 0.0
+    return residual / variance if variance else 0.0
 
 
 def _features(basis: Basis, X: Array) -> Array:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from motet.arrays import Array
-from motet.learning.engine import Engine
+from motet.engine.engine import Engine
+from motet.kernels.spec import to_spec
 from motet.model.model import Model
 from motet.music import simulation as music
-from motet.release.disclosed import Estimate
+from motet.release.disclosed import Disclosed, Estimate
+from motet.study.template import toml
 
 RATINGS_PER_LISTENER = 5
 SAMPLE_SIZE = 60  # active listeners whose errors are measured, and as many passive ones
@@ -62,22 +63,23 @@ class Crowd:
 
     # --- errors ---
 
-    def errors(self, active: Callable[[int], Estimate], passive: Callable[[int], Estimate]) -> Errors:
-        """Of the estimates that these functions return for a listener."""
-        return Errors(self._error(self._active, active), self._error(self._passive, passive))
+    def errors(self, active: Callable[[int], Estimate], release: Disclosed) -> Errors:
+        """Of the estimates that ``active`` returns for a listener, and of those that passive ones make themselves, from
+        the release and their own ratings."""
+        return Errors(
+            self._error(self._active, active),
+            self._error(self._passive, lambda j: release.estimate(*self.ratings(j))),
+        )
 
     def _error(self, who: range, estimate: Callable[[int], Estimate]) -> float:
-        residuals = [_taste(estimate(j)) - self._listeners.tastes[j] for j in who]
-        return float(np.sqrt(np.mean(np.square(residuals))))
+        """Over all artists, in the order of the catalogue, which is that of the basis."""
+        tastes = [(one := estimate(j)).predict(one.release.landmarks) for j in who]
+        return float(np.sqrt(np.mean(np.square(np.array(tastes) - self._listeners.tastes[who]))))
 
     def separate(self, model: Model) -> Errors:
         """Every listener alone: α = 0."""
         empty = Engine(replace(model, alpha=0.0)).disclose()
-
-        def alone(j: int) -> Estimate:
-            return empty.estimate(*self.ratings(j))
-
-        return self.errors(alone, alone)
+        return self.errors(lambda j: empty.estimate(*self.ratings(j)), empty)
 
     def shared(self, model: Model) -> Errors:
         """All ratings of active listeners, shared without noise."""
@@ -85,9 +87,7 @@ class Crowd:
         sent = listeners.user < self.clients
         engine.learn_many(listeners.user[sent], self.catalogue.rows[listeners.artist[sent]], listeners.rating[sent])
         release = engine.disclose()
-        return self.errors(
-            lambda j: release.active_estimate(engine.coefficients(j)), lambda j: release.estimate(*self.ratings(j))
-        )
+        return self.errors(lambda j: release.active_estimate(engine.coefficients(j)), release)
 
     # --- files ---
 
@@ -109,12 +109,6 @@ class Crowd:
             table.writerows((name, f"{y:.3f}") for name, y in zip(*self.ratings(listener)))
 
 
-def _taste(estimate: Estimate) -> Array:
-    """Of all artists, in the order of the catalogue, which is that of the basis."""
-    taste: Array = estimate.predict(estimate.release.landmarks)
-    return taste
-
-
 EXACT = 'policy = "exact"   # no noise, no privacy: for parties who trust each other'
 PRIVATE = """\
 policy = "private"
@@ -122,10 +116,7 @@ epsilon = {epsilon}       # of each listener, for all releases that have the lis
 delta = 1e-5
 releases = {releases}     # as many; later ones leave the listener out, so the study need not end
 per = "client\""""
-COMMON = (
-    '{ kernel = "product", of = [{ kernel = "constant", value = 2.718281828459045 }, '
-    '{ kernel = "rbf", length_scale = 1.0 }] }'
-)
+COMMON = toml(to_spec(music.COMMON))
 STUDY = """\
 # The music study of `motet demo`: the article's listeners and kernels, on artists with tags.
 

@@ -22,13 +22,12 @@ import httpx
 
 from motet.client.client import Client
 from motet.errors import MotetError, NotReleased, Unreachable
-from motet.files import new_file
-from motet.linalg import blas_limit
 from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, Crowd, Errors
 from motet.music.hosting import is_free, running_server
 from motet.music.load import Load
-from motet.release.disclosed import Disclosed
 from motet.study.study import Study
+from motet.tables.files import new_file
+from motet.threads import blas_limit
 
 RATINGS_PER_SECOND = 250.0  # that the interval between releases is made for
 RELEASES = 10  # that share a listener's ε; the last two of the first ten contain all ratings
@@ -213,14 +212,19 @@ class Demo:
         state, version, complete = self.state, 0, 0
         while complete < 2 or (not state.exact and version < RELEASES):
             self._check_open()
-            sent, release = state.sent, _current_release(anyone)
+            sent = state.sent
+            try:
+                release = anyone.disclosed()
+            except NotReleased:
+                release = None
             if release is None or release.version == version:
                 self._closing.wait(POLL_SECONDS)
                 continue
             version, complete = release.version, complete + load.over
             self._read_study(anyone)
             spent = None if state.exact else state.spent
-            state.releases.append(Measurement(version, sent, spent, _errors(crowd, release, clients)))
+            errors = crowd.errors(lambda j: clients[j].estimate(), release)
+            state.releases.append(Measurement(version, sent, spent, errors))
 
     def _read_study(self, anyone: Client) -> None:
         """The current version, when the next release is due, and ε spent."""
@@ -229,15 +233,3 @@ class Demo:
         self.state.due = study["next_release"]
         if study["budget"] is not None:
             self.state.spent = float(study["budget"]["spent"])
-
-
-def _current_release(anyone: Client) -> Disclosed | None:
-    try:
-        return anyone.disclosed()
-    except NotReleased:
-        return None
-
-
-def _errors(crowd: Crowd, release: Disclosed, clients: list[Client]) -> Errors:
-    """Active listeners ask for their coefficients; passive ones use the release, the same file for all of them."""
-    return crowd.errors(lambda j: clients[j].estimate(), lambda j: release.estimate(*crowd.ratings(j)))

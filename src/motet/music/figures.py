@@ -12,10 +12,8 @@ from matplotlib.figure import Figure
 from motet.arrays import Array
 from motet.music.reproduce import ALPHAS, ARTICLE, LAMS, Reproduction, preference, top
 from motet.music.simulation import TAGS
+from motet.plots.axes import BLUE, GREEN, GREY, MAX_LABEL_LETTERS, ORANGE
 from motet.text import shortened
-
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"  # safe for the colour-blind
-MAX_NAME_LETTERS = 30
 
 
 def figures(result: Reproduction) -> dict[str, Callable[[], Figure]]:
@@ -46,12 +44,12 @@ def _figure(width: float, height: float, columns: int = 1, **options: Any) -> tu
     return fig, axes
 
 
-def tags(result: Reproduction, artist: int = 0) -> Figure:
-    """Figure 2: an artist's tags."""
+def tags(result: Reproduction) -> Figure:
+    """Figure 2: the first artist's tags."""
     fig, (ax,) = _figure(6, 4.6)
-    ax.barh(TAGS, result.catalogue.vectors[artist], color=BLUE)
+    ax.barh(TAGS, result.catalogue.vectors[0], color=BLUE)
     ax.invert_yaxis()
-    ax.set(title=f"Tags of {result.catalogue.names[artist]}", xlabel="weight, normalised to unit length", xlim=(0, 1))
+    ax.set(title=f"Tags of {result.catalogue.names[0]}", xlabel="weight, normalised to unit length", xlim=(0, 1))
     return fig
 
 
@@ -93,7 +91,7 @@ def lists(result: Reproduction, people: list[tuple[str, Array, Array]]) -> Figur
             ax.text(x + 0.06, -0.6, title, fontsize=11, color=GREY, va="center")
             for place, artist in enumerate(artists):
                 hit = int(artist) in both
-                name = shortened(result.catalogue.names[artist], MAX_NAME_LETTERS)
+                name = shortened(result.catalogue.names[artist], MAX_LABEL_LETTERS)
                 if hit:
                     ax.plot(x + 0.03, place + 0.5, "o", ms=4, color=GREEN)
                 weight = "bold" if hit else "normal"

@@ -49,7 +49,10 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         headers = {"Authorization": f"Bearer {self._operator}"}
         with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
-            while not self._answers(http):
+            while True:
+                with suppress(httpx.TransportError):  # with our token: the server at this address may be another one
+                    if http.get(f"{self.url}/v1/clients").status_code == 200:
+                        return
                 check()
                 self.check()
                 if time.monotonic() > deadline:
@@ -57,14 +60,6 @@ class Server:
                         f"expected a reply of the server within {START_SECONDS:g} s, got none: is the machine busy?"
                     )
                 time.sleep(0.05)
-
-    def _answers(self, http: httpx.Client) -> bool:
-        """With our token: the server at this address may be another one."""
-        try:
-            response = http.get(f"{self.url}/v1/clients")
-        except httpx.TransportError:
-            return False
-        return response.status_code == 200
 
     def check(self) -> None:
         """Raise the last message of the log if the server has ended by itself."""

@@ -6,18 +6,12 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from motet.client.client import Client
 from motet.music.crowd import Crowd
 
 THREADS = 6
-
-
-class Turn(NamedTuple):
-    when: float  # by the monotonic clock
-    listener: int
-    ratings: list[tuple[str, float]]
 
 
 class Load:
@@ -56,13 +50,15 @@ class Load:
 
     def _send(self) -> None:
         while (turn := self._next()) is not None:
-            if self._stop.wait(max(0.0, turn.when - time.monotonic())):
+            when, listener, ratings = turn
+            if self._stop.wait(max(0.0, when - time.monotonic())):
                 return
-            self._clients[turn.listener].send_many(*zip(*turn.ratings))
-            self._arrivals.extend([time.monotonic()] * len(turn.ratings))
+            self._clients[listener].send_many(*zip(*ratings))
+            self._arrivals.extend([time.monotonic()] * len(ratings))
 
-    def _next(self) -> Turn | None:
-        """One rating of the next listener, and one more for each second of delay, so that a slow machine keeps up."""
+    def _next(self) -> tuple[float, int, list[tuple[str, float]]] | None:
+        """When, by the monotonic clock, which listener sends which ratings: one, and one more for each second of delay,
+        so that a slow machine keeps up."""
         with self._lock:
             while self._order:
                 listener = self._order.pop()
@@ -71,5 +67,5 @@ class Load:
                     number = 1 + max(0, int(time.monotonic() - when))
                     self._unsent[listener] = ratings[number:]
                     self._count += len(ratings[:number])
-                    return Turn(when, listener, ratings[:number])
+                    return when, listener, ratings[:number]
         return None

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array
-from motet.learning.engine import Engine
-from motet.linalg import blas_limit
-from motet.model.catalogue import Catalogue
+from motet.engine.engine import Engine
 from motet.music import simulation as music
+from motet.tables.catalogue import Catalogue
+from motet.threads import blas_limit
 
 ALPHAS = np.linspace(0.0, 1.0, 15)
 LAMS = np.logspace(-7, 0, 15)

@@ -15,10 +15,10 @@ import numpy as np
 
 from motet.arrays import Array, Index
 from motet.errors import InvalidData
-from motet.files import Table, read
-from motet.kernels import RBF, ConstantKernel, DotProduct
-from motet.model.catalogue import Catalogue
+from motet.kernels.classes import RBF, ConstantKernel, DotProduct
 from motet.model.model import Model
+from motet.tables.catalogue import Catalogue
+from motet.tables.files import Table, read
 
 TAGS = (
     "rock", "pop", "alternative", "indie", "electronic", "metal", "punk", "jazz", "classical", "hip-hop", "folk",

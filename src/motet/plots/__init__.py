@@ -1,8 +1,9 @@
-"""Pictures of a fitted regressor on matplotlib's axes; ``evaluation`` has that of a study. Needs the ``plots`` extra.
+"""Pictures of a fitted regressor on matplotlib's axes. Needs the ``plots`` extra.
 
-Every function draws on ``ax``, or on axes of its own, and returns them, so that titles, units and limits are yours to
-set. Colours are Okabe and Ito's, which the colour-blind tell apart. Curves have one column of the inputs as their
-abscissa: ``column`` chooses it by number or name, and the others stay at their means.
+Pictures of an ``evaluation``, a ``forecast`` and a table of ``predictions`` have files of their own; ``axes`` is what
+all share. Every function draws on ``ax``, or on axes of its own, and returns them, so that titles, units and limits
+are yours to set. Colours are Okabe and Ito's, which the colour-blind tell apart. Curves have one column of the inputs
+as their abscissa: ``column`` chooses it by number or name, and the others stay at their means.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ import numpy as np
 
 from motet.arrays import Array
 from motet.errors import EmptyData, InvalidData, UnknownTask, WrongDimension
-from motet.learning.regressor import MixedEffectRegressor
-from motet.plots.axes import BLUE, GREY, ORANGE, finished, new_axes
+from motet.plots.axes import BLUE, COLOURS, GREY, MARKERS, ORANGE, POINTS, finished, new_axes
 from motet.plots.evaluation import inside, promised
+from motet.regression.profiles import INTERVAL_DROP
+from motet.regression.regressor import MixedEffectRegressor
 
-COLOURS = BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"
-MARKERS = "os^Dv<>"
-POINTS = 200  # of a curve
 MAX_TASKS = 6  # drawn if none are named
-DROP = 1.92  # of the log evidence, at the ends of a 95 % interval
 
 
 def average(
@@ -32,7 +30,7 @@ def average(
 ) -> Any:
     """The average function with its band, over all rows learned."""
     ax, (at, X, label) = new_axes(ax), _abscissa(reg, X, column)
-    _, rows, y = _learned(reg)
+    _, rows, y, _ = reg.results_.rows
     ax.plot(rows[:, at], y, ".", color=GREY, alpha=0.4, ms=4, label="rows")
     mean, std = reg.disclosed_.average(X, return_std=True)
     _curve(ax, X[:, at], mean, std, band, BLUE, "average")
@@ -69,12 +67,12 @@ def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     On the diagonal nothing is borrowed from other tasks, on the horizontal everything.
     """
     ax = new_axes(ax)
-    task, X, y = _learned(reg)
+    results = reg.results_
+    number, X, y, _ = results.rows
+    _, task, counts = np.unique(number, return_inverse=True, return_counts=True)
+    estimates = reg.engine_.predict_many(results.task_labels, X)
     mean = reg.disclosed_.average(X)
-    counts = np.bincount(task)
-    alone, shrunk = (
-        np.bincount(task, values - mean) / counts for values in (y, reg.engine_.predict_many(_labels(reg, task), X))
-    )
+    alone, shrunk = (np.bincount(task, values - mean) / counts for values in (y, estimates))
     reach = float(np.abs(alone).max())
     ax.plot([-reach, reach], [-reach, reach], "--", color=GREY, label="no shrinkage")
     ax.axhline(0.0, color=GREY, lw=1, ls=":", label="pooled")
@@ -99,7 +97,7 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
     ax.plot(values, drop, "o-", color=BLUE, ms=4, label="log evidence")
     best = int(np.nanargmax(drop))
     ax.plot(values[best], drop[best], "o", color=ORANGE, ms=8, label=f"best: {values[best]:.3g}")
-    ax.axhline(-DROP, color=GREY, lw=1, ls=":", label="95 % interval")
+    ax.axhline(-INTERVAL_DROP, color=GREY, lw=1, ls=":", label="95 % interval")
     if (values > 0).all() and values[-1] > 100 * values[0]:
         ax.set_xscale("log")
     label = name or getattr(profile, "name", None) or "value"
@@ -109,13 +107,11 @@ def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -
 def residuals(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     """What is left of every row, in standard deviations of the noise, over its fitted value."""
     ax = new_axes(ax)
-    task, X, y = _learned(reg)
-    fitted = reg.engine_.predict_many(_labels(reg, task), X)
-    noise = np.sqrt(reg.sigma2_ * reg.engine_.model.lam * _noise(reg))
+    rows = reg.diagnostics()
     ax.axhline(0.0, color=GREY, lw=1)
     for level in (-1.96, 1.96):
         ax.axhline(level, color=GREY, lw=1, ls=":", label="95 % if normal" if level > 0 else None)
-    ax.plot(fitted, (y - fitted) / noise, ".", color=BLUE, alpha=0.6, label="a row")
+    ax.plot(rows["individual"], rows["standardised"], ".", color=BLUE, alpha=0.6, label="a row")
     return finished(ax, xlabel="fitted value", ylabel="residual (standard deviations of the noise)")
 
 
@@ -145,30 +141,10 @@ def _curve(
     ax.plot(x, mean, color=colour, label=label)
 
 
-# --- rows ---
-
-
-def _learned(reg: MixedEffectRegressor) -> tuple[Any, Array, Array]:
-    """Of every row learned, the number of its task in ``tasks_``, its input and its output."""
-    examples = [reg.engine_.examples(task) for task in reg.tasks_]
-    number = np.repeat(np.arange(len(examples)), [len(y) for _, y, _ in examples])
-    return number, np.concatenate([X for X, _, _ in examples]), np.concatenate([y for _, y, _ in examples])
-
-
-def _noise(reg: MixedEffectRegressor) -> Array:
-    """The relative noise variance of every row learned."""
-    return np.concatenate([reg.engine_.examples(task)[2] for task in reg.tasks_])
-
-
-def _labels(reg: MixedEffectRegressor, number: Any) -> list[Hashable]:
-    tasks = reg.tasks_
-    return [tasks[k] for k in number]
-
-
 def _abscissa(reg: MixedEffectRegressor, X: Any, column: int | str | None) -> tuple[int, Array, str]:
     """The column that a curve runs along, the inputs of the curve in its order, and the column's name."""
-    _, rows, _ = _learned(reg)
-    names = [str(name) for name in getattr(reg, "feature_names_in_", [])]
+    rows = reg.results_.rows[1]
+    names = reg.encoding_.names or [str(name) for name in getattr(reg, "feature_names_in_", [])]
     count = rows.shape[1]
     if column is None and count > 1:
         listed = ", ".join(names) if names else f"0 to {count - 1}"

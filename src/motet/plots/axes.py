@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+COLOURS = BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#000000"
+MARKERS = "os^Dv<>"
+POINTS = 200  # of a curve
+MAX_LABEL_LETTERS = 30
 
 
 def new_axes(ax: Any) -> Any:
@@ -19,8 +23,9 @@ def new_axes(ax: Any) -> Any:
 
 
 def finished(ax: Any, *, legend: bool = True, **labels: str) -> Any:
+    """The same axes with their labels, without a box, and with a legend of what has a label."""
     ax.set(**labels)
     ax.spines[["top", "right"]].set_visible(False)
-    if legend:
+    if legend and ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize="small")
     return ax

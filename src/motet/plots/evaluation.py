@@ -11,12 +11,12 @@ import numpy as np
 from motet.arrays import Array
 from motet.plots.axes import BLUE, GREY, ORANGE, finished
 
-MARKERS = {BLUE: "o", ORANGE: "^"}
+STYLES = (BLUE, "o"), (ORANGE, "^")  # of each kind of clients
 MAX_POINTS = 1500  # drawn of each kind of clients
 
 
 def evaluation_figure(
-    predictions: Mapping[str, tuple[Array, Array, Array]], errors: Mapping[str, Mapping[str, float]], *, title: str = ""
+    predictions: Mapping[str, tuple[Array, Array, Array]], errors: Mapping[str, Mapping[str, float]], *, title: str
 ) -> Any:
     """A figure of one or two kinds of clients: ``predictions`` has outputs, means and standard deviations of each, and
     ``errors`` the errors of each by who predicts, the one that is evaluated first."""
@@ -24,24 +24,23 @@ def evaluation_figure(
 
     figure = Figure(figsize=(13, 4.4), layout="constrained")
     scatter, compare, calibrate = figure.subplots(1, 3)
-    if title:
-        figure.suptitle(title, fontsize="medium", color=GREY)
+    figure.suptitle(title, fontsize="medium", color=GREY)
     _observed(scatter, predictions)
     _errors(compare, errors)
     promised(calibrate, max(len(y) for y, *_ in predictions.values()))
-    for (label, (y, mean, std)), colour in zip(predictions.items(), MARKERS):
-        inside(calibrate, y, mean, std, label=label, colour=colour, marker=MARKERS[colour])
+    for (label, (y, mean, std)), (colour, marker) in zip(predictions.items(), STYLES):
+        inside(calibrate, y, mean, std, label=label, colour=colour, marker=marker)
     finished(calibrate, xlabel="level of the band", ylabel="share of observations inside", title="Calibration")
     return figure
 
 
 def _observed(ax: Any, predictions: Mapping[str, tuple[Array, Array, Array]]) -> None:
     """Points of each kind of clients, on the same scale in both directions."""
-    for (label, (y, mean, _)), colour in zip(predictions.items(), MARKERS):
+    for (label, (y, mean, _)), (colour, marker) in zip(predictions.items(), STYLES):
         shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
         part = label if len(shown) == len(y) else f"{label}, {len(shown):,} of {len(y):,}"
-        ax.plot(mean[shown], y[shown], MARKERS[colour], color=colour, alpha=0.45, ms=3, mew=0)
-        ax.plot([], [], MARKERS[colour], color=colour, ms=5, label=part)  # for the legend, where such points would fade
+        ax.plot(mean[shown], y[shown], marker, color=colour, alpha=0.45, ms=3, mew=0)
+        ax.plot([], [], marker, color=colour, ms=5, label=part)  # for the legend, where such points would fade
     both = np.concatenate([np.concatenate([y, mean]) for y, mean, _ in predictions.values()])
     margin = 0.03 * np.ptp(both)
     ends = float(both.min() - margin), float(both.max() + margin)
@@ -54,8 +53,8 @@ def _errors(ax: Any, errors: Mapping[str, Mapping[str, float]]) -> None:
     """A row for each who predicts, the one that is evaluated on top."""
     names = list(next(iter(errors.values())))
     lines = [name.replace(" + ", "\n+ ") for name in names]
-    for (label, by_name), colour in zip(errors.items(), MARKERS):
-        ax.plot(list(by_name.values()), lines, MARKERS[colour], color=colour, ms=7, label=label)
+    for (label, by_name), (colour, marker) in zip(errors.items(), STYLES):
+        ax.plot(list(by_name.values()), lines, marker, color=colour, ms=7, label=label)
         ax.axvline(by_name[names[0]], color=colour, lw=1, ls=":")
     ax.invert_yaxis()
     ax.margins(y=0.15)
@@ -66,9 +65,9 @@ def _errors(ax: Any, errors: Mapping[str, Mapping[str, float]]) -> None:
 def promised(ax: Any, rows: int) -> None:
     """The diagonal of bands that hold what they promise, and how far so many independent rows stray from it."""
     levels = np.linspace(0.0, 1.0, 21)
-    spread = 1.96 * np.sqrt(levels * (1 - levels) / rows)
+    margin = 1.96 * np.sqrt(levels * (1 - levels) / rows)
     ax.plot(levels, levels, "--", color=GREY, label="as promised")
-    low, high = np.clip(levels - spread, 0, 1), np.clip(levels + spread, 0, 1)
+    low, high = np.clip(levels - margin, 0, 1), np.clip(levels + margin, 0, 1)
     ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="95 % of independent rows")
     ax.set_aspect("equal")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from motet.plots.axes import BLUE, GREY, ORANGE, finished
+from motet.plots.axes import BLUE, GREEN, GREY, ORANGE, finished
 
-STYLES = ((ORANGE, "o", ":"), (BLUE, "s", "-"), ("#009E73", "^", "--"))  # of a small ε, of the study's, of a large one
+STYLES = ((ORANGE, "o", ":"), (BLUE, "s", "-"), (GREEN, "^", "--"))  # of a small ε, of the study's, of a large one
 
 
 def forecast_figure(
-    curves: Mapping[float | None, Sequence[tuple[int, float]]], *, alone: float, clients: int | None, title: str = ""
+    curves: Mapping[float | None, Sequence[tuple[int, float]]], *, alone: float, clients: int | None, title: str
 ) -> Any:
     """``curves`` are numbers of clients and errors by ε, None without noise; ``alone`` is a client's error alone."""
     from matplotlib.figure import Figure

@@ -18,10 +18,9 @@ import numpy as np
 from motet.arrays import Array
 from motet.client.predictions import Predictions, Query, predict
 from motet.client.tables import Inputs
-from motet.files import Table, cell_number
-from motet.model.columns import Column, Columns
-from motet.plots import COLOURS, MARKERS, POINTS
-from motet.plots.axes import BLUE, GREY
+from motet.plots.axes import BLUE, COLOURS, GREY, MARKERS, MAX_LABEL_LETTERS, POINTS, finished
+from motet.tables.columns import Column, Columns
+from motet.tables.files import Table, cell_number
 from motet.text import count, shortened
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 BAND = 0.9
 Z = NormalDist().inv_cdf(0.5 + BAND / 2)
 MAX_CLIENTS, MAX_CURVES, MAX_ITEMS = 6, 6, 20  # that are drawn
-MAX_LETTERS = 30
 PANELS_IN_A_ROW = 3
 WIDTH, HEIGHT = 6.4, 4.2  # of a panel, in inches
 SMALLER = 0.75  # if there are several
@@ -135,9 +133,9 @@ def _curves(query: Query, abscissa: Abscissa, observation: bool) -> Figure:
         inputs=Inputs(Table("", [], [], []), X.tolist(), query.inputs.layout),
         rows=dict.fromkeys(clients, range(len(X))),
     )
-    found = predict(grid, lambda _: None, observation=observation)
+    curves = predict(grid, lambda _: None, observation=observation)
     shape = len(clients), len(abscissa.curves), POINTS
-    mean, half = np.reshape(found.mean, shape), Z * np.reshape(found.std, shape)
+    mean, half = np.reshape(curves.mean, shape), Z * np.reshape(curves.std, shape)
     together = 1 in shape[:2]
     figure, panels = _figure(1 if together else len(clients))
     styles = cycle(zip(COLOURS, MARKERS))
@@ -188,19 +186,18 @@ def _by_row(predicted: Predictions, observation: bool) -> Figure:
     figure, (ax,) = _figure(1)
     layout = query.inputs.layout
     observed = [cell_number(cell, layout.unit) for cell in query.inputs.table.cells(layout.target)]
-    for client, (colour, marker) in zip(_drawn(query), cycle(zip(COLOURS, MARKERS))):
+    clients = _drawn(query)
+    for client, (colour, marker) in zip(clients, cycle(zip(COLOURS, MARKERS))):
         own = [(k, one) for k, one in enumerate(predicted.predictions, start=1) if one.client == client]
         place, mean = [k for k, _ in own], [one.mean for _, one in own]
         style = {"color": colour, "ms": 5, "elinewidth": 1.2, "capsize": 2}
         label = _plain(client or "predicted")
         ax.errorbar(place, mean, [Z * one.std for _, one in own], fmt=marker, label=label, **style)
         if known := [(k, y) for k, one in own if (y := observed[one.row]) is not None]:
-            ax.plot(
-                *zip(*known), "x", color="black", ms=6, label="in the table" if client == _drawn(query)[0] else None
-            )
+            ax.plot(*zip(*known), "x", color="black", ms=6, label="in the table" if client == clients[0] else None)
     ax.xaxis.get_major_locator().set_params(integer=True)
     _finish(ax, "row of the predictions", query.inputs.layout.target, _title(query, ""))
-    _note(figure, query, _drawn(query), observation)
+    _note(figure, query, clients, observation)
     return figure
 
 
@@ -228,7 +225,7 @@ def _figure(panels: int, items: int = 0) -> tuple[Figure, list[Any]]:
 
 def _plain(text: str) -> str:
     """Foreign text, short, in which a dollar begins no formula."""
-    return shortened(text, MAX_LETTERS).replace("$", r"\$")
+    return shortened(text, MAX_LABEL_LETTERS).replace("$", r"\$")
 
 
 def _title(query: Query, client: str) -> str:
@@ -236,17 +233,13 @@ def _title(query: Query, client: str) -> str:
 
 
 def _finish(ax: Any, xlabel: str, ylabel: str, title: str) -> None:
-    ax.set(xlabel=_plain(xlabel), ylabel=_plain(ylabel), title=title)
-    ax.spines[["top", "right"]].set_visible(False)
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(frameon=False, fontsize="small")
+    finished(ax, xlabel=_plain(xlabel), ylabel=_plain(ylabel), title=title)
 
 
 def _note(figure: Figure, query: Query, clients: Sequence[str], observation: bool) -> None:
     """What bands and bars are, and how many clients there are if not all are drawn."""
-    text = (
-        f"{100 * BAND:g} % {'of new observations' if observation else 'bands of the function'}; release {query.version}"
-    )
+    bands = "of new observations" if observation else "bands of the function"
+    text = f"{100 * BAND:g} % {bands}; release {query.version}"
     if len(query.rows) > len(clients):
         text = f"the first {len(clients)} of {count(len(query.rows), 'client')}; {text}"
     figure.supxlabel(text, fontsize="x-small", color=GREY)

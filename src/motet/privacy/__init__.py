@@ -1,11 +1,9 @@
-"""Private releases, and attacks on releases.
-
-A private release: ``ledger`` (the budget and the noise), ``coordinates`` and ``clipping`` (what one client adds, in
+"""Private releases: ``ledger`` (the budget and the noise), ``coordinates`` and ``clipping`` (what one client adds, in
 integers of bounded norm), ``denoise`` (the best estimate from noisy sums) and ``mechanism`` (the release itself);
-``forecast`` says beforehand how good it will be, from a simulated ``population``, and ``simulation`` checks that.
+``forecast`` says beforehand how good it will be, from a simulated ``population`` and ``truths``, and ``simulation``
+checks that.
 
-Attacks: ``difference`` (between two releases), ``attacks`` (what it reveals about clients) and ``audit`` (the report
-of ``motet audit``). docs/privacy.md has the formulas that the code refers to by number.
+Attacks on releases are in ``motet.attacks``. docs/privacy.md has the formulas that the code refers to by number.
 """
 
 from motet.privacy.forecast import Forecast, best_rank, forecast

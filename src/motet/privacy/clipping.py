@@ -1,4 +1,4 @@
-"""What one client adds to a private sum: its information as a vector of integers of bounded norm (formula 3).
+"""Clipping: what one client adds to a private sum, as a vector of integers of bounded norm (formula 3).
 
 The formulas are those of docs/privacy.md. The bounds C_Λ and C_η come from clients simulated from the model's prior.
 A client's vector depends on that client alone, to the last digit, and sums of integers are exact: neither the order of
@@ -7,7 +7,7 @@ clients nor a client that left shows in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -16,13 +16,14 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, Index, as_bytes, evenly_spread, match
+from motet.engine.engine import Engine
 from motet.errors import NotPositiveDefinite
-from motet.learning.engine import Engine
-from motet.linalg import MAX_SMALL_SIZE, inverse, on_all_cores, smat, svec
+from motet.linalg import MAX_SMALL_SIZE, inverse, smat, svec
 from motet.model.basis import Nystrom
 from motet.model.tasks import FoldedTasks, Inverse, Shift, Task, blocks, fold
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import UNIT, Integers
+from motet.threads import on_all_cores
 
 CLIENTS_PER_BLOCK = 64  # always this many, so that no client's digits depend on the others
 MAX_INPUTS_PER_CLIENT = 2000  # a client with more adds nothing, unless its shift has few features
@@ -31,6 +32,11 @@ SIMULATED_CLIENTS, MIN_SIMULATED_CLIENTS = 1500, 100
 MAX_SIMULATED_POINTS = 1000  # of more public points some stand for all, if they do in the basis
 MAX_GRAM_POINTS = 2000  # public points whose covariance is computed for all clients at once
 MAX_SIMULATED_NUMBERS = 2**24  # in memory at once; fewer clients are simulated if they have many examples
+
+
+def simulated_clients(numbers: int) -> int:
+    """How many clients to simulate, if each takes so many numbers."""
+    return max(MIN_SIMULATED_CLIENTS, min(SIMULATED_CLIENTS, MAX_SIMULATED_NUMBERS // numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +51,7 @@ class SimulatedClients:
     def draw(cls, coordinates: Coordinates, examples: int, seed: int) -> SimulatedClients:
         """Formula 3, the simulation: inputs uniform on public points, outputs from the model."""
         rng, model, prior_variance = np.random.default_rng(seed), coordinates.model, coordinates.prior_variance
-        room = MAX_SIMULATED_NUMBERS // (examples * (examples + len(prior_variance)))
-        clients = max(MIN_SIMULATED_CLIENTS, min(SIMULATED_CLIENTS, room))
+        clients = simulated_clients(examples * (examples + len(prior_variance)))
         n = len(coordinates.points)
         some = evenly_spread(n, max(MAX_SIMULATED_POINTS, examples) if isinstance(model.basis, Nystrom) else n)
         h = np.argsort(rng.random((clients, len(some))), axis=1)[:, :examples]
@@ -161,7 +166,8 @@ class Clip:
         sizes, total = np.diff(tasks.start), np.zeros(self.size, dtype=np.int64)
         on_points = np.minimum.reduceat(point, tasks.start[:-1]) >= 0 if len(sizes) else sizes > 0
         on_points &= len(self.coordinates.points) <= MAX_GRAM_POINTS
-        rank = _ranks(X)  # of every input, in an order that no other input changes
+        rank = np.empty(len(X), dtype=np.intp)
+        rank[np.lexsort(X.T)] = np.arange(len(X))  # of every input, in an order that no other input changes
         for known, order in ((True, point), (False, rank[tasks.input])):
             for size in np.unique(sizes[on_points == known]):
                 rows = tasks.start[:-1][(on_points == known) & (sizes == size), None] + np.arange(size)
@@ -171,39 +177,29 @@ class Clip:
                 rows = np.take_along_axis(rows, np.argsort(order[rows], axis=1), axis=1)
                 examples = tasks.y[rows] - self.center, tasks.noise[rows]
                 if known:
-                    total += self._sum_on_points(kernel, point[rows], *examples)
+                    total += self._sum_of_size(kernel, self.coordinates.points, point[rows], *examples, known=True)
                 else:
-                    total += self._sum_off_points(kernel, X, tasks.input[rows], *examples)
+                    total += self._sum_of_size(kernel, X, tasks.input[rows], *examples, known=False)
         return total
 
-    def _sum_on_points(self, kernel: Kernel, h: Index, y: Array, noise: Array) -> Integers:
-        """The sum of clients of one size, whose inputs are the public points with numbers ``h`` (m, ℓ)."""
-        shift, K, points = self.coordinates.shift(kernel), self._gram_of_points(kernel), self.coordinates.points
+    def _sum_of_size(self, kernel: Kernel, X: Array, h: Index, y: Array, noise: Array, *, known: bool) -> Integers:
+        """The sum of clients of one size with inputs ``X[h]`` (m, ℓ), in blocks; the last is filled up by its last.
 
-        def clients(h: Index, y: Array, noise: Array) -> Integers:
-            if h.shape[1] > MAX_INPUTS_PER_CLIENT:
-                return self.to_integers(self.coordinates.F[h], *shift.inverse(points[h], noise), y)
-            return self.to_integers(self.coordinates.F[h], *inverse(shift.covariance(blocks(K, h), noise)), y)
-
-        return self._sum_of_blocks(clients, h, y, noise)
-
-    def _sum_off_points(self, kernel: Kernel, X: Array, h: Index, y: Array, noise: Array) -> Integers:
-        """The sum of clients of one size with any inputs ``X[h]``: each is evaluated as a table of its own."""
+        Of public points, which are ``known``, K is computed once; else each client is evaluated as a table of its own.
+        """
         shift, basis = self.coordinates.shift(kernel), self.coordinates.basis
+        is_models = kernel is self.coordinates.model.individual
+        K = (self._gram_of_points if is_models else shift.gram(X)) if known else None
 
         def clients(h: Index, y: Array, noise: Array) -> Integers:
-            columns = basis.columns(X[h])
-            E, F = columns[..., : basis.rank], columns @ self.coordinates.T
+            columns = None if known else basis.columns(X[h])
+            E = None if columns is None else columns[..., : basis.rank]
+            F = self.coordinates.F[h] if columns is None else columns @ self.coordinates.T
             if h.shape[1] > MAX_INPUTS_PER_CLIENT:
                 return self.to_integers(F, *shift.inverse(X[h], noise, E), y)
-            return self.to_integers(F, *inverse(shift.covariance(shift.gram(X[h], E=E), noise)), y)
+            V = shift.gram(X[h], E=E) if K is None else blocks(K, h)
+            return self.to_integers(F, *inverse(shift.covariance(V, noise)), y)
 
-        return self._sum_of_blocks(clients, h, y, noise)
-
-    def _sum_of_blocks(
-        self, clients: Callable[[Index, Array, Array], Integers], h: Index, y: Array, noise: Array
-    ) -> Integers:
-        """The sum of clients' vectors, in blocks of one size; the last is filled up by its last client."""
         m, size = h.shape
         block = CLIENTS_PER_BLOCK if size <= MAX_SMALL_SIZE else 1  # LAPACK takes larger ones singly in any case
         h, y, noise = (np.pad(a, ((0, -m % block), (0, 0)), mode="edge") for a in (h, y, noise))
@@ -221,13 +217,8 @@ class Clip:
     def _point_numbers(self) -> dict[bytes, int]:
         return {row: number for number, row in enumerate(as_bytes(self.coordinates.points))}
 
-    def _gram_of_points(self, kernel: Kernel) -> Array:
-        if kernel is self.coordinates.model.individual:
-            return self._gram_of_model
-        return self.coordinates.shift(kernel).gram(self.coordinates.points)
-
     @cached_property
-    def _gram_of_model(self) -> Array:
+    def _gram_of_points(self) -> Array:
         return self.coordinates.shift(self.coordinates.model.individual).gram(self.coordinates.points)
 
     # --- formula 3: from F, Rʲ and y to the vector, and back ---
@@ -258,10 +249,3 @@ def _is_computable(shift: Shift, X: Array) -> bool:
     """Whether a client with these inputs has not too many, or a shift of few features."""
     long = shift.at(X)
     return len(X) <= MAX_INPUTS_PER_CLIENT or (long.kernel is shift.kernel and long.rank(X) is not None)
-
-
-def _ranks(X: Array) -> Index:
-    """Where each input is in the order of its columns, the last first."""
-    rank = np.empty(len(X), dtype=np.intp)
-    rank[np.lexsort(X.T)] = np.arange(len(X))
-    return rank

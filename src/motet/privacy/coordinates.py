@@ -1,4 +1,4 @@
-"""The public coordinates in which clients of a private study are clipped: formula 1 of docs/privacy.md.
+"""The public, preconditioned coordinates in which private clients are clipped: formula 1 of docs/privacy.md.
 
 They follow from the model and from public points, inputs such as clients may have; no data are used. The coordinates
 are those of the basis's eigenvectors over the points, flattened, so that clients spend their unit norm on directions
@@ -16,9 +16,9 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array
 from motet.errors import InvalidModel
+from motet.kernels.gram import gram
 from motet.linalg import eigen
 from motet.model.basis import Basis
-from motet.model.gram import gram
 from motet.model.model import Model
 from motet.model.tasks import Shift
 
@@ -45,8 +45,9 @@ class Coordinates:
         """The coordinates of a model; by default the points are its catalogue or the basis's own."""
         basis, points = _public_basis(model, points)
         columns, is_bias, alpha = basis.columns(points), basis.prior == 0, model.common_share
-        missed = alpha * basis.residual(points, columns[:, ~is_bias])
-        observation = np.mean(Shift.of(model, model.individual, basis).variance(points, missed)) + model.lam
+        residual = alpha * basis.residual(points, columns[:, ~is_bias])
+        observation = np.mean(Shift.of(model, model.individual, basis).variance(points, residual))
+        observation += model.noise.observation(1.0)
         observation += alpha * np.mean((columns[:, ~is_bias] ** 2).sum(axis=1))
         size = np.sqrt(np.mean(columns**2, axis=0))
         scale = np.where(is_bias, np.sqrt(observation / alpha) / np.where(size > 0, size, 1.0), 1.0)
@@ -59,7 +60,7 @@ class Coordinates:
 
     @property
     def sigma2(self) -> float:
-        return float(self.model.sigma2 or 1.0)
+        return float(self.model.noise.sigma2 or 1.0)
 
     @cached_property
     def F(self) -> Array:
@@ -71,13 +72,13 @@ class Coordinates:
         return np.asarray(self.basis.columns(X) @ self.T)
 
     def shift(self, kernel: Kernel) -> Shift:
-        """Formula 2: a client's shift has also the part of K̄ that the basis misses."""
+        """Formula 2: a client's shift has also the residual of the basis."""
         return Shift.of(self.model, kernel, self.basis)
 
-    def missed_gram(self, points: Array) -> Array:
-        """α(K̄ − eᵀe) between points, the part of the average's covariance that the basis misses, in units of σ²."""
+    def residual_gram(self, points: Array) -> Array:
+        """α(K̄ − eᵀe) between points, the residual of the average's covariance, in units of σ²."""
         E = self.basis.e(points)
-        if self.basis.kernel is None or not self.basis.misses:
+        if self.basis.kernel is None or not self.basis.has_residual:
             return np.zeros((len(points), len(points)))
         return np.asarray(self.model.common_share * (gram(self.basis.kernel, points) - E @ E.T))
 
@@ -112,7 +113,7 @@ def _public_basis(model: Model, points: Any) -> tuple[Basis, Array]:
         raise InvalidModel(
             "without a common kernel and a bias nothing is shared: give the model one of them", where="bias"
         )
-    if model.sigma2 is None:
+    if model.noise.sigma2 is None:
         raise InvalidModel(
             "a private release needs a public sigma2: an estimate from the data would leak", where="sigma2"
         )

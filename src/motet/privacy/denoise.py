@@ -1,4 +1,4 @@
-"""The best estimate from noisy sums: formulas 4 to 6 of docs/privacy.md.
+"""Denoising by shrinkage: the best estimate from noisy sums, formulas 4 to 6 of docs/privacy.md.
 
 The noise is public, so it is modelled: the noisy Λ shrinks towards the mean of simulated clients, the weights of the
 average get their posterior given an uncertain Λ and η, and successive releases are combined. All of it is
@@ -16,7 +16,7 @@ from motet.arrays import Array
 from motet.privacy.coordinates import Coordinates
 
 SHRINKAGE_GRID = np.logspace(-4, 8, 61)  # values of t
-ROUNDS = 6
+WEIGHT_ROUNDS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,9 @@ def estimate_Lambda(noisy: Array, mean_Lambda: Array, deviation: float) -> Lambd
 
     The prior of an entry is N(κL₀, tQ) with Q_ab = L₀_aa L₀_bb + L₀_ab²; ``deviation`` is s·C_Λ.
     """
-    L0, Q, noise = mean_Lambda, entry_spread(mean_Lambda), entry_noise(len(noisy), deviation)
+    L0, diagonal = mean_Lambda, np.diag(mean_Lambda)
+    Q = np.outer(diagonal, diagonal) + L0**2
+    noise = np.where(np.eye(len(noisy)) > 0, 1.0, 0.5) * deviation**2 + np.finfo(float).tiny  # half, where svec has √2
     upper = np.triu_indices(len(noisy))
     x, y = L0[upper], noisy[upper]
     total = noise[upper] + SHRINKAGE_GRID[:, None] * Q[upper]  # a row for each t
@@ -49,26 +51,6 @@ def estimate_Lambda(noisy: Array, mean_Lambda: Array, deviation: float) -> Lambd
     return LambdaEstimate(nearest, variance, float(max(kappa[best], 0.0)))
 
 
-def entry_spread(mean_Lambda: Array) -> Array:
-    """Formula 4: Q, the prior variances of Λ's entries up to the factor t."""
-    diagonal = np.diag(mean_Lambda)
-    return np.asarray(np.outer(diagonal, diagonal) + mean_Lambda**2)
-
-
-def entry_noise(k: int, deviation: float) -> Array:
-    """Formula 4: variances of the noise in Λ̃'s entries, half as large off the diagonal, where svec has a factor √2."""
-    return np.where(np.eye(k) > 0, 1.0, 0.5) * deviation**2 + np.finfo(float).tiny
-
-
-def posterior_of_weights(
-    coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float
-) -> tuple[Array, Array]:
-    """Formula 5: precision of the weights θ less the prior's, and precision times mean, both in units of σ²."""
-    sigma2, LS = coordinates.sigma2, weights_of_eta(coordinates, Lambda, eta, deviation)
-    precision = LS @ Lambda.mean
-    return sigma2 * (precision + precision.T) / 2, sigma2 * (LS @ eta)
-
-
 def weights_of_eta(coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array, deviation: float) -> Array:
     """Formula 5: Λ̂S⁻¹, by which η̃ becomes precision times mean.
 
@@ -78,7 +60,7 @@ def weights_of_eta(coordinates: Coordinates, Lambda: LambdaEstimate, eta: Array,
     prior_variance = sigma2 * coordinates.prior_variance
     theta_squared = prior_variance
     tiny = 1e-12 * max(float(np.trace(L)) / len(L), np.finfo(float).tiny)  # so that S has an inverse
-    for _ in range(ROUNDS):
+    for _ in range(WEIGHT_ROUNDS):
         S = sigma2 * L + np.diag(deviation**2 + Lambda.variance @ theta_squared + sigma2 * tiny)
         LS = np.linalg.solve(S, L).T
         covariance = np.linalg.inv(np.diag(1 / prior_variance) + LS @ L)

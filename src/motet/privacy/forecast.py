@@ -17,15 +17,16 @@ from scipy.special import erf, ndtri
 
 from motet.arrays import Array
 from motet.errors import InvalidModel
-from motet.linalg import blas_limit, smat
+from motet.linalg import smat
 from motet.model.model import Model
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.denoise import LambdaEstimate, estimate_Lambda, weights_of_eta, weights_of_releases
 from motet.privacy.ledger import Ledger
 from motet.privacy.mechanism import Mechanism
-from motet.privacy.population import MissedPart, Population, whole_numbers
+from motet.privacy.population import Population, SharedResidual, whole_numbers
 from motet.privacy.truths import Truths
+from motet.threads import blas_limit
 
 BAND_WIDTH = float(ndtri(0.95))  # standard deviations on either side of a 90 % band
 MAX_DRAWS, MIN_DRAWS, DRAWN_NUMBERS = 200, 16, 2000  # of θ: more if it is short, because then each number matters more
@@ -63,7 +64,7 @@ def mean_forecast(forecasts: Sequence[Forecast], weights: Array | None = None) -
 
 class Release(NamedTuple):
     """What a release says of θ, all (k, k): the covariance of θ̂ − θ that it claims, its second moments if the basis
-    misses nothing, and by how much θ̂ moves if the mean of clients' cη does."""
+    has no residual, and by how much θ̂ moves if the mean of clients' cη does."""
 
     covariance: Array
     moments: Array
@@ -71,11 +72,11 @@ class Release(NamedTuple):
 
 
 def expected_errors(
-    population: Population, releases: Sequence[Release], missed: MissedPart, weights: Array | None = None
+    population: Population, releases: Sequence[Release], residual: SharedResidual, weights: Array | None = None
 ) -> Forecast:
     """Means over releases, which may have weights, and over clients and their new inputs.
 
-    The part of the average that the basis misses is in a client's error and in the release's. What clients differ by
+    The residual of the basis is in a client's error and in the release's. What clients differ by
     would hide what releases do, so each client's error is compared with that from one release that is like all.
     """
     sigma2, draws = population.coordinates.sigma2, len(releases)
@@ -87,20 +88,21 @@ def expected_errors(
     for number, (Sigma, T, J) in enumerate(releases):
         some = slice(number, max(draws, PREDICTED_CLIENTS), draws)
         h, new, (W, q, own) = population.h[some], population.new[some], ClientWeights.of(population, some, Sigma)
-        JCK = sigma2 * J @ missed.CK
+        JCK = sigma2 * J @ residual.CK
         shared = (q * (JCK.T[h].swapaxes(1, 2) @ W - JCK.T[new].swapaxes(1, 2)).swapaxes(1, 2)).sum(axis=2)
-        T = T + sigma2 * J @ missed.CKC @ J.T
+        T = T + sigma2 * J @ residual.CKC @ J.T
         errors.append(np.maximum(own + _along(q, T) + 2 * shared, 0.0))
         bands.append(np.maximum(own + _along(q, Sigma), 0.0))
-        averages.append(np.mean(_along(population.columns, T)) - 2 * sigma2 * np.trace(J @ missed.CK_columns))
+        averages.append(np.mean(_along(population.columns, T)) - 2 * sigma2 * np.trace(J @ residual.CK_columns))
         shares.append(np.full(errors[-1].shape, weights[number]))
-    error, share, noise = np.concatenate(errors), np.concatenate(shares), sigma2 * population.coordinates.model.lam
+    error, share = np.concatenate(errors), np.concatenate(shares)
+    noise = sigma2 * population.coordinates.model.noise.observation(1.0)
     more = error - np.concatenate([usual[number::draws] for number in range(draws)])
     function, ratio = (
         np.mean(usual) + np.average(more, weights=share),
         (np.concatenate(bands) + noise) / (error + noise),
     )
-    average = np.average(averages, weights=weights) + sigma2 * np.mean(np.diag(population.missed))
+    average = np.average(averages, weights=weights) + sigma2 * np.mean(np.diag(population.residual))
     return Forecast(
         average=float(np.sqrt(max(average, 0.0))),
         function=float(np.sqrt(max(function, 0.0))),
@@ -142,7 +144,7 @@ def _along(q: Array, S: Array) -> Array:
 def alone(population: Population) -> Forecast:
     """For a client that knows the model and has its own examples, and no release."""
     prior = np.diag(population.coordinates.sigma2 * population.coordinates.prior_variance)
-    nothing = MissedPart.of(population, np.zeros(len(population)))
+    nothing = SharedResidual.of(population, np.zeros(len(population)))
     return expected_errors(population, [Release(prior, prior, np.zeros_like(prior))], nothing)
 
 
@@ -154,7 +156,7 @@ def without_noise(population: Population, clients: int, *, seed: int = 0) -> For
     counts = rng.multinomial(clients, each, size=_draws(coordinates))
     precision = np.diag(1 / coordinates.prior_variance) + population.sums_of_Lambda(counts.astype(float))
     releases = [Release(coordinates.sigma2 * S, coordinates.sigma2 * S, clients * S) for S in np.linalg.inv(precision)]
-    return expected_errors(population, releases, MissedPart.of(population, np.ones(len(population))))
+    return expected_errors(population, releases, SharedResidual.of(population, np.ones(len(population))))
 
 
 def _draws(coordinates: Coordinates) -> int:
@@ -180,7 +182,7 @@ class Draw:
     pull_error: Array  # the covariance of b, a mean over simulated clients
     mean_Lambda: Array  # of cΛ
     slope: Array  # B
-    spread: Array  # the covariance of cρ − BcΛθ
+    rest_covariance: Array  # the covariance of cρ − BcΛθ
 
     @classmethod
     def of(cls, theta: Array, clip: Clip, Lambda: Array, rho: Array) -> Draw:
@@ -192,8 +194,9 @@ class Draw:
         pull = (sigma2 / clip.C_eta**2 * (c < 1) * c**3)[:, None] * (Lambda @ eta[:, :, None])[:, :, 0]
         u, rest = c[:, None] * signal, c[:, None] * rho
         slope = np.linalg.lstsq(u - u.mean(axis=0), rest - rest.mean(axis=0), rcond=1e-3)[0].T
-        mean_Lambda, spread = np.tensordot(c, Lambda, axes=1) / clients, _covariance(rest - u @ slope.T)
-        return cls(theta, c, pull.mean(axis=0), _covariance(pull) / clients, mean_Lambda, slope, spread)
+        mean_Lambda = np.tensordot(c, Lambda, axes=1) / clients
+        pull_error, rest_covariance = _covariance(pull) / clients, _covariance(rest - u @ slope.T)
+        return cls(theta, c, pull.mean(axis=0), pull_error, mean_Lambda, slope, rest_covariance)
 
 
 class ClippedPopulation:
@@ -227,13 +230,13 @@ class ClippedPopulation:
         sums = self.population.sums_of_Lambda(np.array(factors))
         effective = float(joined @ weight), float(joined @ weight**2)
         releases = [self._release(*one, effective, scale, rng) for one in zip(self.draws, sums)]
-        expected = expected_errors(self.population, releases, self._missed, self.weights)
+        expected = expected_errors(self.population, releases, self._residual, self.weights)
         return replace(expected, shortened=self.shortened)
 
     @cached_property
-    def _missed(self) -> MissedPart:
+    def _residual(self) -> SharedResidual:
         factor = np.average([draw.factor for draw in self.draws], axis=0, weights=self.weights)
-        return MissedPart.of(self.population, factor)
+        return SharedResidual.of(self.population, factor)
 
     def _release(
         self, draw: Draw, Lambda: Array, effective: tuple[float, float], scale: float, rng: np.random.Generator
@@ -245,12 +248,12 @@ class ClippedPopulation:
         clients, squares = effective
         more = (Lambda - clients * draw.mean_Lambda) @ draw.theta  # than the mean of that many clients
         mean = Lambda @ draw.theta + draw.slope @ more - clients * draw.pull
-        spread = squares * draw.spread + (scale * clip.C_eta) ** 2 * np.eye(k)
-        eta = mean + np.linalg.cholesky(spread) @ rng.normal(size=k)
+        eta_covariance = squares * draw.rest_covariance + (scale * clip.C_eta) ** 2 * np.eye(k)
+        eta = mean + np.linalg.cholesky(eta_covariance) @ rng.normal(size=k)
         covariance, M = self._weights(estimate, eta, scale)
         _, fixed = self._weights(estimate, mean, scale)
         bias = fixed @ mean - draw.theta
-        moments = np.outer(bias, bias) + fixed @ (spread - clients**2 * draw.pull_error) @ fixed.T
+        moments = np.outer(bias, bias) + fixed @ (eta_covariance - clients**2 * draw.pull_error) @ fixed.T
         # The weights of η̃ depend on its noise, and are smaller if that is large: by how much, this draw of it says.
         error, error_if_fixed = M @ eta - draw.theta, fixed @ eta - draw.theta
         moments += np.outer(error, error) - np.outer(error_if_fixed, error_if_fixed)
@@ -304,7 +307,7 @@ def best_rank(
 ) -> int:
     """The rank of ``Eigen`` that serves the expected clients best under this budget, from public knowledge alone.
 
-    A larger rank misses less of K̄ and adds noise to more numbers. Of ranks that keep the gain of sharing, the smallest.
+    A larger rank leaves less of K̄ and adds noise to more numbers. Of ranks that keep the gain of sharing, the smallest.
     After every rank ``advance`` is called.
     """
     basis = model.basis

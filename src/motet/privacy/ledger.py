@@ -20,7 +20,7 @@ from motet.arrays import finite_number, is_whole_number
 from motet.errors import BudgetSpent, InvalidModel, MotetError
 
 Integers: TypeAlias = NDArray[np.int64]
-Noise: TypeAlias = Callable[[Integers, float], Integers]  # from a sum and a standard deviation to the noisy sum
+Perturbation: TypeAlias = Callable[[Integers, float], Integers]  # from a sum and a standard deviation to the noisy sum
 
 UNIT = 2**20  # the norm that no client's vector of integers exceeds
 MAX_EPSILON, MAX_DELTA, MAX_RELEASES = 20, 0.01, 10_000
@@ -96,6 +96,11 @@ class Ledger:
         if self.per == "study":
             return set()
         return {client for client in clients if self.participation.get(client, 0) >= self.releases}
+
+    def charged(self, clients: Iterable[Hashable]) -> list[Hashable]:
+        """Those of the clients in the next release who pay for it themselves: none if the budget is the study's."""
+        retired = self.retired(clients := list(clients))
+        return [client for client in clients if client not in retired] if self.per == "client" else []
 
     def after_release(self, clients: Collection[Hashable]) -> Ledger:
         """The ledger after one more release with these clients; refuses if the budget is spent."""

@@ -13,21 +13,16 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array, finite_number, is_whole_number
+from motet.engine.engine import Engine
 from motet.errors import InvalidData, InvalidModel, WrongDimension
-from motet.learning.engine import Engine
-from motet.linalg import blas_limit
 from motet.model.model import Model
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
-from motet.privacy.denoise import (
-    LambdaEstimate,
-    combine_releases,
-    estimate_Lambda,
-    posterior_of_weights,
-)
-from motet.privacy.ledger import UNIT, Integers, Ledger, Noise, opendp_noise
+from motet.privacy.denoise import LambdaEstimate, combine_releases, estimate_Lambda, weights_of_eta
+from motet.privacy.ledger import UNIT, Integers, Ledger, Perturbation, opendp_noise
 from motet.release.disclosed import Disclosed
 from motet.release.posterior import Posterior
+from motet.threads import blas_limit
 
 
 class Mechanism:
@@ -58,7 +53,7 @@ class Mechanism:
         if finite_number(center) is None:
             raise InvalidData(f"center must be a finite number, got {center!r:.60}")
         if center and model.bias == "none":
-            raise InvalidModel("without a bias outputs are about 0: leave the center out, or give the model a bias")
+            raise InvalidModel('center must be 0 when bias is "none"; omit center, or choose bias="constant"')
         self.model = model
         self.clip = Clip.of(Coordinates.of(model, points), examples, seed=seed, C_eta=C_eta, center=center)
 
@@ -81,13 +76,15 @@ class Mechanism:
         clients = [self._estimates(v, scale)[0].clients for v in vectors]
         total, scale = combine_releases(vectors, clients, scale, clip.client_variance, retiring=retiring)
         Lambda, eta = self._estimates(total, scale)
-        sums = coordinates.to_basis(*posterior_of_weights(coordinates, Lambda, eta, scale * clip.C_eta))
+        sigma2, LS = coordinates.sigma2, weights_of_eta(coordinates, Lambda, eta, scale * clip.C_eta)
+        precision = LS @ Lambda.mean  # formula 5, of the weights, less the prior's
+        sums = coordinates.to_basis(sigma2 * (precision + precision.T) / 2, sigma2 * (LS @ eta))
         if clip.center:  # the weight of the constant, the first column behind the basis, is about the center
             sums[1][:] += clip.center * sums[0][:, coordinates.basis.rank]
         theta = Posterior.of(*sums, coordinates.basis.prior, self.model.common_share).theta
         landmarks = coordinates.basis.landmarks
         arrays = (landmarks, landmarks[:0], coordinates.basis.A, *sums, theta)
-        return Disclosed(self.model, version, *arrays, coordinates.sigma2, "private", scale)
+        return Disclosed(self.model, version, *arrays, sigma2, "private", scale)
 
     def _estimates(self, v: Array, scale: float) -> tuple[LambdaEstimate, Array]:
         """Λ̂ and η̃ of a noisy sum."""
@@ -112,7 +109,7 @@ def release(
     *,
     earlier: Sequence[Integers] = (),
     version: int = 1,
-    noise: Noise = opendp_noise,
+    noise: Perturbation = opendp_noise,
 ) -> PrivateRelease:
     """The next private release of an engine; ``earlier`` are the noisy sums of the releases before it.
 

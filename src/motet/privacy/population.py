@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from motet.arrays import Array, Index, distinct, is_whole_number
 from motet.errors import InvalidData
-from motet.linalg import blas_limit
 from motet.model.tasks import blocks, inverse_covariance
+from motet.privacy.clipping import simulated_clients
 from motet.privacy.coordinates import Coordinates
+from motet.threads import blas_limit
 
-MAX_CLIENTS, MIN_CLIENTS = 1500, 100
-MAX_NUMBERS = 2**24  # in memory at once
 MAX_POINTS, MAX_EXAMPLES = 500, 200
 NEW_INPUTS = 8  # of each client, where it is predicted
 NO_EXAMPLE = 1e12  # the noise of an example that a client does not have
@@ -30,8 +29,8 @@ NO_EXAMPLE = 1e12  # the noise of an example that a client does not have
 class Population:
     """Clients with examples at the points ``h`` (m, ℓ) and predictions at ``new`` (m, t).
 
-    Over the points, ``columns`` are the coordinates, ``K`` the covariance of a client's own part, and ``missed`` that
-    of α(K̄ − eᵀe) in it, which the model leaves to each client, though in truth all share it.
+    Over the points, ``columns`` are the coordinates, ``K`` the covariance of a client's own part, and ``residual``
+    that of α(K̄ − eᵀe) in it, which the model leaves to each client, though in truth all share it.
     """
 
     coordinates: Coordinates
@@ -40,7 +39,7 @@ class Population:
     has: NDArray[np.bool_]  # which of the examples a client has
     columns: Array
     K: Array
-    missed: Array
+    residual: Array
 
     @classmethod
     @blas_limit
@@ -54,11 +53,10 @@ class Population:
         points, weights = weighted_points(coordinates, points)
         counts = whole_numbers("examples", examples, 1)
         k, longest = len(coordinates.prior_variance), min(int(counts.max()), MAX_EXAMPLES)
-        room = MAX_NUMBERS // (k * k + (longest + NEW_INPUTS) * (longest + k))
-        clients = max(MIN_CLIENTS, min(MAX_CLIENTS, room))
+        clients = simulated_clients(k * k + (longest + NEW_INPUTS) * (longest + k))
         inputs = random_inputs(np.random.default_rng(seed), clients, weights, counts)
         K = coordinates.shift(coordinates.model.individual).gram(points)
-        return cls(coordinates, *inputs, coordinates.columns(points), K, coordinates.missed_gram(points))
+        return cls(coordinates, *inputs, coordinates.columns(points), K, coordinates.residual_gram(points))
 
     def __len__(self) -> int:
         return len(self.h)
@@ -93,8 +91,8 @@ class Population:
 
 
 @dataclass(frozen=True, eq=False)
-class MissedPart:
-    """What the part of the average that the basis misses, g, adds to the mean of cη: Cg, where C is (k, n).
+class SharedResidual:
+    """What the residual of the basis, a function g, adds to the mean of cη: Cg, where C is (k, n).
 
     Clients share g, so this mean does not vanish as clients become many. With the covariance K of g over the points:
     CK, CKCᵀ without the error of a mean over few clients, and CKΦ/n; all in units of σ².
@@ -105,9 +103,9 @@ class MissedPart:
     CK_columns: Array
 
     @classmethod
-    def of(cls, population: Population, factor: Array) -> MissedPart:
+    def of(cls, population: Population, factor: Array) -> SharedResidual:
         """``factor`` are the clients' c."""
-        m, K = len(population), population.missed
+        m, K = len(population), population.residual
         pulls = factor[:, None, None] * population.FR
         C = np.zeros((len(K), pulls.shape[1]))
         np.add.at(C, population.h, pulls.swapaxes(1, 2) / m)

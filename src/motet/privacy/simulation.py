@@ -1,7 +1,7 @@
-"""A study drawn from the model's own prior, and how well its clients are served: what a forecast is checked by.
+"""Monte Carlo: a study drawn from the model's own prior, and how well its clients are served, to check a forecast.
 
-Truth, clients and examples are random; sums, clip, noise and estimates are those of the real thing. The part of the
-average that the basis misses is here shared by all clients, as it is in the world, though each has it as its own in the
+Truth, clients and examples are random; sums, clip, noise and estimates are those of the real thing. The residual
+of the basis is here shared by all clients, as it is in the world, though each has it as its own in the
 model.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from motet.arrays import Array, slices
-from motet.learning.engine import Engine
-from motet.linalg import blas_limit, inverse
-from motet.model.gram import gram
+from motet.engine.engine import Engine
+from motet.kernels.gram import gram
+from motet.linalg import inverse, root
 from motet.model.tasks import Task, blocks
 from motet.privacy.clipping import Clip
 from motet.privacy.coordinates import Coordinates
@@ -24,6 +24,7 @@ from motet.privacy.ledger import Integers
 from motet.privacy.population import random_inputs, weighted_points, whole_numbers
 from motet.release.clients import predict
 from motet.release.disclosed import Disclosed
+from motet.threads import blas_limit
 
 OTHER_CLIENTS = 200  # who are in no release, and are predicted
 CLIENTS_AT_ONCE, CLIENTS_PER_SUM = 1000, 64
@@ -45,14 +46,14 @@ class World:
         self.F, self.shift = coordinates.basis.columns(self.points), coordinates.shift(model.individual)
         self.columns, self.K = self.F @ coordinates.T, self.shift.gram(self.points)
         self.own = model.individual_share * gram(model.individual, self.points)
-        self.own_root, self.missed_root = root(self.own), root(coordinates.missed_gram(self.points))
+        self.own_root, self.residual_root = root(self.own), root(coordinates.residual_gram(self.points))
 
     def average(self, rng: np.random.Generator, theta: Array | None = None) -> Array:
         """An average drawn from the prior, at the points; ``theta`` are its weights, if not random."""
         sigma, prior = np.sqrt(self.coordinates.sigma2), np.sqrt(self.coordinates.prior_variance)
         weights = sigma * prior * rng.normal(size=len(prior)) if theta is None else theta
-        missed = self.missed_root @ rng.normal(size=len(self.points))
-        return np.asarray(self.center + self.columns @ weights + sigma * missed)
+        residual = self.residual_root @ rng.normal(size=len(self.points))
+        return np.asarray(self.center + self.columns @ weights + sigma * residual)
 
 
 class SimulatedStudy:
@@ -70,7 +71,7 @@ class SimulatedStudy:
         sigma, at = np.sqrt(world.coordinates.sigma2), np.hstack([h, new])
         own = rng.normal(size=(others, len(world.points))) @ world.own_root.T
         f = np.take_along_axis(self._average + sigma * own, at, axis=1)
-        y = f + sigma * np.sqrt(world.coordinates.model.lam) * rng.normal(size=f.shape)
+        y = f + sigma * np.sqrt(world.coordinates.model.noise.observation(1.0)) * rng.normal(size=f.shape)
         alike = np.argsort(has.sum(axis=1), kind="stable")
         self._others = [
             Task(world.points[h[k, has[k]]], y[k, : h.shape[1]][has[k]], np.ones(has[k].sum())) for k in alike
@@ -80,7 +81,7 @@ class SimulatedStudy:
     def _own_parts(self, rng: np.random.Generator) -> Array:
         """What clients' outputs have of their own, and their noise."""
         world, h = self._world, self._h
-        parts, noise = np.empty(h.shape), world.coordinates.model.lam * np.eye(h.shape[1])
+        parts, noise = np.empty(h.shape), world.coordinates.model.noise.variance(np.eye(h.shape[1]))
         for part in slices(len(h), CLIENTS_AT_ONCE):
             L = np.linalg.cholesky(blocks(world.own, h[part]) + noise)
             parts[part] = (L @ rng.normal(size=(*h[part].shape, 1)))[:, :, 0]
@@ -122,12 +123,6 @@ class SimulatedStudy:
             observation=_rms(mean - self._new_y),
             coverage=float(np.mean(np.abs(mean - self._new_y) <= BAND_WIDTH * std)),
         )
-
-
-def root(K: Array) -> Array:
-    """A with AAᵀ = K, for a covariance that may be singular."""
-    values, vectors = np.linalg.eigh(K)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _rms(errors: Array) -> float:

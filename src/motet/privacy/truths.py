@@ -1,4 +1,4 @@
-"""Weights θ of the average, drawn from the prior so that few draws are like many.
+"""Draws of θ from the prior by Latin hypercube and importance sampling, so that few are like many.
 
 If θ is large the clip shortens all clients, the noise counts for more, and the error grows faster than θ: a mean square
 is made by draws that are rare. So the directions of θ that clients show most are drawn from a wider normal law, with
@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from motet.arrays import Array
 from motet.privacy.clipping import Clip
 
-WEIGHT_SPREAD = 1.25  # mean square of the weights
+MEAN_SQUARE_WEIGHT = 1.25  # of importance; 1 would be draws from the prior itself
 WIDE_SHARE = 0.2  # of the largest information of a direction, from which one is drawn wide
 
 
@@ -50,5 +50,5 @@ class Truths:
 
 def width(directions: int) -> float:
     """The standard deviation that so many directions are drawn with, in units of the prior's."""
-    square = WEIGHT_SPREAD ** (2 / directions)
+    square = MEAN_SQUARE_WEIGHT ** (2 / directions)
     return float(np.sqrt(square + np.sqrt(square**2 - square)))

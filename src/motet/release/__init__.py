@@ -1,7 +1,8 @@
-"""What is published, and a client's estimate from it: the disclosed database, its file, the formula, coefficients.
+"""What is published, and a client's estimate from it: ``disclosed`` is the release, ``posterior`` its average.
 
-A client needs nothing but this room, which is why ``client`` and ``learning`` meet here and nowhere else. Many clients
-of one release are predicted together by ``motet.release.clients``.
+``estimates`` has the formula of every estimate, ``clients`` predicts many clients together; an active one has
+``coefficients``. ``file`` is a release as bytes, ``names`` what its columns are called. A client needs nothing but this
+room, which is why ``client`` and ``engine`` meet here and nowhere else.
 """
 
 from motet.release.coefficients import Coefficients

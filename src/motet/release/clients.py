@@ -1,4 +1,4 @@
-"""Many clients of one release at once: the same numbers as their ``Estimate``s, for less work.
+"""BLUPs of many clients of one release at once: the same numbers as their ``Estimate``s, for less work.
 
 What costs O(r²) for an input is done once, however many clients ask for it; a client then costs O(rℓ) for each of its
 predictions. Clients in a row that are alike in size, kernel and inputs asked for are predicted as one stack.
@@ -16,12 +16,13 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import NUMBERS_PER_PART, Array, Index, match, slices
-from motet.linalg import LowRankInverse, blas_limit
+from motet.linalg import LowRankInverse
 from motet.model.tasks import Inverse, Task, inverse_covariance
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed, Estimate
-from motet.release.estimates import feature_mean, feature_variance, task_coefficients, task_mean, task_variance
-from motet.release.posterior import condition, spread
+from motet.release.estimates import task_mean, task_variance
+from motet.release.posterior import condition, whitened_variance
+from motet.threads import blas_limit
 
 INPUTS_PER_GROUP = 8000  # evaluated together, to bound memory
 
@@ -36,14 +37,14 @@ class Points:
     E: Array  # features e(x)
     V: Array  # φ(x), whitened: VVᵀ is the covariance of the average
     mean: Array  # of the average
-    missed: Array  # the variance that the basis misses
+    residual: Array  # variance K̄ − eᵀe of the basis
 
     @classmethod
     @blas_limit
     def of(cls, release: Disclosed, X: Array) -> Points:
         F = release.basis.columns(X)
         E = F[:, : release.basis.rank]
-        return cls(X, E, release.posterior.whitened(F), F @ release.theta, release.missed_variance(X, E))
+        return cls(X, E, release.posterior.whitened(F), F @ release.theta, release.residual_variance(X, E))
 
     def take(self, which: Any) -> Points:
         return Points(*(getattr(self, field.name)[which] for field in fields(self)))
@@ -51,45 +52,39 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A client, with the numbers of its own inputs ``h`` and of those asked for, among the inputs of its group."""
+    """A client, with the numbers of its own inputs ``h`` and of those asked for, among the inputs of its group.
+
+    ``released`` are its examples in the release, None if they are those of ``task``.
+    """
 
     client: ClientData
+    task: Task
+    kernel: Kernel
+    released: Task | None
     h: Index
     at: Index
 
-    @property
-    def task(self) -> Task:
-        return self.client.task if isinstance(self.client, Coefficients) else self.client
-
-    @property
-    def is_released(self) -> bool:
-        """Whether the release has just the examples that the client has now."""
-        return isinstance(self.client, Coefficients) and self.client.released is None
-
-    def kernel(self, release: Disclosed) -> Kernel:
-        return self.client.kernel if isinstance(self.client, Coefficients) else release.model.individual
-
     def is_alone(self, release: Disclosed) -> bool:
         """Whether the client shares no work with others, because θ̂ and its covariance differ for it."""
-        if isinstance(self.client, Coefficients) and self.client.released is not None and len(self.client.released.y):
-            return True
-        return len(self.h) > 0 and not self.is_released and not release.posterior.factor.identifies_bias
+        if self.released is None:
+            return False
+        return len(self.released.y) > 0 or (len(self.h) > 0 and not release.posterior.factor.identifies_bias)
 
     def kind(self, release: Disclosed) -> tuple[Any, ...]:
         """Equal for clients that are predicted as one stack."""
-        return self.is_alone(release), self.is_released, len(self.h), id(self.at), self.kernel(release)
+        return self.is_alone(release), self.released is None, len(self.h), id(self.at), self.kernel
 
     def estimate(self, release: Disclosed) -> Estimate:
         if isinstance(self.client, Coefficients):
             return release.active_estimate(self.client)
-        return Estimate(release, self.client, release.model.individual, Task.empty(self.client.X.shape[1]))
+        return Estimate(release, self.task, self.kernel, self.released)
 
 
 def predict(
     release: Disclosed, clients: Iterable[tuple[ClientData, Array]], observation: bool = False
 ) -> Iterator[tuple[Array, Array]]:
     """Mean and standard deviation for every client at its inputs, which are rows such as the release has."""
-    for group, X in _groups(clients):
+    for group, X in _groups(release, clients):
         points = Points.of(release, X)
         for _, alike in groupby(group, lambda request: request.kind(release)):
             stack = list(alike)
@@ -105,9 +100,10 @@ def predict(
                 yield from zip(mean, release.std(variance, observation))
 
 
-def _groups(clients: Iterable[tuple[ClientData, Array]]) -> Iterator[tuple[list[Request], Array]]:
+def _groups(release: Disclosed, clients: Iterable[tuple[ClientData, Array]]) -> Iterator[tuple[list[Request], Array]]:
     """Requests of clients in groups, each with all the inputs that it is about."""
     numbers: dict[bytes, int] = {}
+    nothing = Task.empty(release.dimension)
     group: list[Request] = []
     rows: list[Array] = []
     last: tuple[Array, Index] | None = None  # most often all ask for the same inputs
@@ -118,9 +114,13 @@ def _groups(clients: Iterable[tuple[ClientData, Array]]) -> Iterator[tuple[list[
         return index
 
     for client, X in clients:
-        h = number((client.task if isinstance(client, Coefficients) else client).X)
+        if isinstance(client, Coefficients):
+            own = client.task, client.kernel, client.released
+        else:
+            own = client, release.model.individual, nothing
+        h = number(own[0].X)
         last = last if last is not None and last[0] is X else (X, number(X))
-        group.append(Request(client, h, last[1]))
+        group.append(Request(client, *own, h, last[1]))
         if len(numbers) >= INPUTS_PER_GROUP:
             yield group, np.vstack(rows)
             numbers, group, rows, last = {}, [], [], None
@@ -134,7 +134,7 @@ def _predict(release: Disclosed, requests: Sequence[Request], o: Points, x: Poin
 
     The release has active clients' examples already (Algorithm 6); those of passive ones condition it (Algorithm 7).
     """
-    kernel, tasks = requests[0].kernel(release), [request.task for request in requests]
+    kernel, tasks = requests[0].kernel, [request.task for request in requests]
     y, noise = np.array([task.y for task in tasks]), np.array([task.noise for task in tasks])
     shift = release.client_shift(kernel).at(o.X)
     zeta, gain = np.zeros((len(tasks), o.V.shape[-1])), None
@@ -144,16 +144,14 @@ def _predict(release: Disclosed, requests: Sequence[Request], o: Points, x: Poin
         R: Inverse = inverse_covariance(covariance, kernel)
     else:
         R, _ = shift.inverse(o.X, noise, o.E)
-    if y.size and not requests[0].is_released:
+    if y.size and requests[0].released is not None:
         zeta, gain = condition(columns[..., :-1], covariance, columns[..., -1])
     own_average, average = o.mean + (o.V @ zeta[..., None])[..., 0], x.mean + zeta @ x.V.T
-    unshared = shift.variance(x.X, x.missed)
+    unshared = shift.variance(x.X, x.residual)
     if isinstance(R, LowRankInverse):
-        u = shift.features(np.broadcast_to(x.X, (len(tasks), *x.X.shape)), o.X)
-        variance = feature_variance(partial(spread, gain=gain), x.V, o.V, u, R, unshared)
-        return feature_mean(average, u, R, y, own_average), variance
-    a = task_coefficients(R, y, own_average)
-    own, E = (rows.reshape(y.size, rows.shape[-1]) for rows in (o.X, o.E))  # of all clients, for one evaluation
-    k = shift.gram(x.X, own, E=x.E, D=E).reshape(len(x.X), *y.shape).swapaxes(0, 1)
-    variance = task_variance(partial(spread, gain=gain), x.V, o.V, k, R, unshared)
-    return task_mean(average, k, a), variance
+        k = shift.features(np.broadcast_to(x.X, (len(tasks), *x.X.shape)), o.X)
+    else:
+        own, E = (rows.reshape(y.size, rows.shape[-1]) for rows in (o.X, o.E))  # of all clients, for one evaluation
+        k = shift.gram(x.X, own, E=x.E, D=E).reshape(len(x.X), *y.shape).swapaxes(0, 1)
+    variance = task_variance(partial(whitened_variance, gain=gain), x.V, o.V, k, R, unshared)
+    return task_mean(average, k, R, y, own_average), variance

@@ -1,4 +1,4 @@
-"""What the server sends to an active client of its own: its folded examples and their coefficients a, also as JSON.
+"""An active client's coefficients a (dual, or representer weights) and its folded examples, as the server sends them.
 
 Reading trusts nothing: whatever is not a client's coefficients is refused as ``InvalidRelease``.
 """
@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import Array, is_finite, numbers, outputs
 from motet.errors import InvalidRelease, MotetError
-from motet.kernels import check_dimension
-from motet.model.spec import from_spec, to_spec
+from motet.kernels.classes import check_dimension
+from motet.kernels.spec import from_spec, to_spec
 from motet.model.tasks import Task
 
 UNREADABLE = (MotetError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

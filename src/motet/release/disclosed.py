@@ -1,4 +1,4 @@
-"""The disclosed database, and one client's estimate from it.
+"""A release: the disclosed database, which is the average's posterior, and one client's estimate (BLUP) from it.
 
 A ``Disclosed`` holds a model and the sums of all tasks in a basis. From it alone a passive client computes its own
 ``Estimate`` (Algorithm 7); an active one brings the ``Coefficients`` that the engine gave it (Algorithm 6).
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,23 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import MAX_COLUMNS, MAX_MAGNITUDE, Array, as_bytes, frozen, is_finite, is_whole_number, match, outputs
 from motet.errors import InvalidData, InvalidRelease, NotFinite, StaleRelease
-from motet.files import file_bytes
-from motet.kernels import check_dimension
-from motet.linalg import blas_limit
+from motet.kernels.classes import check_dimension
 from motet.model.basis import Basis
 from motet.model.model import Model
 from motet.model.tasks import Inverse, Shift, Task
 from motet.release.coefficients import Coefficients
-from motet.release.estimates import feature_variance, task_coefficients, task_mean, task_variance
-from motet.release.file import MAX_FILE_BYTES, checksum, pack, unpack
+from motet.release.estimates import kernel_mean, task_coefficients, task_variance
+from motet.release.file import MAX_RELEASE_BYTES, checksum, pack, unpack
 from motet.release.names import Names
 from motet.release.posterior import Factor, Posterior
+from motet.tables.files import file_bytes
+from motet.tables.roles import Layout
+from motet.threads import blas_limit
 
 TENSORS = ("landmarks", "redundant", "A", "Lambda", "eta", "theta")
 MAX_VERSION = 2**53  # which every reader of JSON has exactly
 SETTINGS = ("version", "policy", "sigma2", "noise_scale")
+RESIDUAL_KEY, IN_TASKS = "missed", "in tasks"  # whose a basis's residual is; files keep the key that they began with
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +57,7 @@ class Disclosed:
     sigma2: float | None
     policy: str = "exact"
     noise_scale: float | None = None
-    missed_in_tasks: bool = True  # whether each task has what a fixed basis misses as its own, as all have since 0.1.0
+    residual_in_tasks: bool = True  # whether each task has a fixed basis's as its own, as all have since 0.1.0
     names: Names | None = None  # of its columns, as a study or a table has them
 
     def __post_init__(self) -> None:
@@ -107,7 +109,7 @@ class Disclosed:
         mean = F @ self.theta
         if not return_std:
             return mean
-        return mean, self.std(self.posterior.variance(F) + self.missed_variance(X, F), observation)
+        return mean, self.std(self.posterior.variance(F) + self.residual_variance(X, F), observation)
 
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""
@@ -137,34 +139,43 @@ class Disclosed:
         """Columns of an input."""
         return int(self.landmarks.shape[1])
 
+    @property
+    def layout(self) -> Layout:
+        """Of tables with the columns that it names; else the usual ones."""
+        layout = self.model.layout(self.dimension)
+        if (names := self.names) is None:
+            return layout
+        about = {"client": names.client, "target": names.target, "name": names.item, "unit": names.unit}
+        return replace(layout, **about, units=names.inputs)  # type: ignore[arg-type]
+
     def rows(self, X: Any) -> Array:
         """Inputs as rows of as many numbers as the release's have; names are looked up."""
         return self.model.rows(X, self.dimension)
 
     def shift(self, kernel: Kernel) -> Shift:
-        """A task's own part, as the sums have it: with what a fixed basis misses."""
-        return Shift.of(self.model, kernel, self.basis if self._has_missed_in_tasks else None)
+        """A task's own part, as the sums have it: with the residual of a fixed basis."""
+        return Shift.of(self.model, kernel, self.basis if self._has_residual_in_tasks else None)
 
     def client_shift(self, kernel: Kernel) -> Shift:
-        """A client's own part: with what a growing basis misses at inputs that nobody else has."""
+        """A client's own part: with the residual of a growing basis at inputs that nobody else has."""
         if self.model.basis is not None:
             return self.shift(kernel)
         return Shift.of(self.model, kernel, self.basis, self._spanned)
 
     @property
-    def _has_missed_in_tasks(self) -> bool:
-        misses = self.model.basis is not None and self.model.basis.misses
-        return misses and (self.policy == "private" or self.missed_in_tasks)
+    def _has_residual_in_tasks(self) -> bool:
+        has_residual = self.model.basis is not None and self.model.basis.has_residual
+        return has_residual and (self.policy == "private" or self.residual_in_tasks)
 
-    def missed_variance(self, X: Array, F: Array) -> Array:
+    def residual_variance(self, X: Array, F: Array) -> Array:
         """α(K̄(x, x) − e(x)ᵀe(x)); F are the columns at X."""
         return np.asarray(self.model.common_share * self.basis.residual(X, F[:, : self.basis.rank]))
 
     def std(self, variance: Array, observation: bool = False) -> Array:
-        """Standard deviations from variances in units of σ²; those of an observation have λ more."""
+        """Standard deviations from variances in units of σ²; those of an observation have its noise's more."""
         if self.sigma2 is None or math.isnan(self.sigma2):
             raise InvalidData("too few examples to estimate σ²: learn more, or give the model a sigma2")
-        return np.sqrt(self.sigma2 * (np.maximum(variance, 0.0) + observation * self.model.lam))
+        return np.sqrt(self.sigma2 * (np.maximum(variance, 0.0) + observation * self.model.noise.observation(1.0)))
 
     # --- the file ---
 
@@ -176,10 +187,10 @@ class Disclosed:
 
     @property
     def _header(self) -> dict[str, Any]:
-        # Files of private releases, and of a basis that misses nothing, are as they always were.
-        in_tasks = self._has_missed_in_tasks and self.policy == "exact"
+        # Files of private releases, and of a basis without a residual, are as they always were.
+        in_tasks = self._has_residual_in_tasks and self.policy == "exact"
         return {
-            **({"missed": "in tasks"} if in_tasks else {}),
+            **({RESIDUAL_KEY: IN_TASKS} if in_tasks else {}),
             **({} if self.names is None else {"names": self.names.to_spec()}),
             "version": self.version,
             "policy": self.policy,
@@ -208,12 +219,12 @@ class Disclosed:
             raise InvalidRelease(f"not a release: expected the arrays {', '.join(TENSORS)} and a header")
         model = Model.from_spec(header["model"])
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
-            raise InvalidRelease("the release is about another catalogue than the one it carries")
+            raise InvalidRelease("not a release: its catalogue is another than that of its header")
         arrays: dict[str, Any] = tensors
         settings = {name: header[name] for name in SETTINGS}
         names = Names.from_spec(header["names"]) if "names" in header else None
-        in_tasks = header.get("missed") == "in tasks"
-        release = cls(model=model, **arrays, **settings, missed_in_tasks=in_tasks, names=names)
+        in_tasks = header.get(RESIDUAL_KEY) == IN_TASKS
+        release = cls(model=model, **arrays, **settings, residual_in_tasks=in_tasks, names=names)
         release.check()
         return release
 
@@ -242,7 +253,7 @@ class Disclosed:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Disclosed:
-        return cls.from_bytes(file_bytes(Path(path), MAX_FILE_BYTES))
+        return cls.from_bytes(file_bytes(Path(path), MAX_RELEASE_BYTES))
 
 
 def _shown(value: Any) -> str:
@@ -335,17 +346,16 @@ class Estimate:
         X = self.release.rows(X)
         F = self.release.basis.columns(X)
         shift, own, rank = self._shift.at(self.task.X), self.task.X, self.release.basis.rank
-        if by_features := shift.rank(own) is not None:
+        if shift.rank(own) is not None:
             k, a = shift.features(X, own), shift.features(own).T @ self.a
         else:
             D = None if shift.basis is None else self._F[:, :rank]
             k, a = shift.gram(X, own, E=F[:, :rank], D=D), self.a
-        mean = task_mean(F @ self._theta, k, a)
+        mean = kernel_mean(F @ self._theta, k, a)
         if not return_std:
             return mean
-        unshared = shift.variance(X, self.release.missed_variance(X, F))
-        formula: Callable[..., Array] = feature_variance if by_features else task_variance
-        variance = formula(self._posterior.variance, F, self._F, k, self._R, unshared)
+        unshared = shift.variance(X, self.release.residual_variance(X, F))
+        variance = task_variance(self._posterior.variance, F, self._F, k, self._R, unshared)
         return mean, self.release.std(variance, observation)
 
     def top(self, k: int, exclude: Iterable[Any] | None = None, among: Any = None) -> Any:

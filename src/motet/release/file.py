@@ -18,8 +18,8 @@ import safetensors.numpy
 from motet.arrays import Array
 from motet.errors import InvalidRelease
 
-FORMAT = 1
-MAX_FILE_BYTES = 2**29  # a release with 8,000 weights
+RELEASE_FORMAT = 1
+MAX_RELEASE_BYTES = 2**29  # a release with 8,000 weights
 
 
 def checksum(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
@@ -34,7 +34,7 @@ def checksum(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
 def pack(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> bytes:
     """The bytes of a file."""
     arrays = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in tensors.items()}
-    complete = {"format": FORMAT, **header, "sha256": checksum(header, arrays)}
+    complete = {"format": RELEASE_FORMAT, **header, "sha256": checksum(header, arrays)}
     # One entry of metadata: safetensors writes several in no fixed order.
     return safetensors.numpy.save(arrays, {"motet": json.dumps(complete, sort_keys=True, allow_nan=False)})
 
@@ -48,8 +48,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
         tensors = safetensors.numpy.load(data)
     except (struct.error, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
         raise InvalidRelease("not a release: expected a file that motet download wrote") from error
-    if format != FORMAT:
-        raise InvalidRelease(f"this is a release of format {format!r}, this version reads {FORMAT}")
+    if format != RELEASE_FORMAT:
+        raise InvalidRelease(f"this is a release of format {format!r}, this version reads {RELEASE_FORMAT}")
     if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != digest:
         raise InvalidRelease("not a release as it was written: its checksum is another; download it again")
     if not all(np.isfinite(a).all() for a in tensors.values()):

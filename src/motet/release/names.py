@@ -14,7 +14,7 @@ from motet.arrays import MAX_COLUMNS
 from motet.errors import InvalidRelease
 from motet.text import brief
 
-MAX_LETTERS = 200  # of a name
+MAX_TEXT_LETTERS = 200  # of a name
 LINES = ("study", "client", "target", "item", "output", "unit")
 
 
@@ -49,7 +49,7 @@ class Names:
         if not isinstance(inputs, dict) or len(inputs) > MAX_COLUMNS:
             raise InvalidRelease("not a release: expected the names of its inputs")
         for text in (*known.values(), *inputs, *inputs.values()):
-            if not isinstance(text, str) or len(text) > MAX_LETTERS or not text.isprintable():
-                expected = f"a name of at most {MAX_LETTERS} letters"
+            if not isinstance(text, str) or len(text) > MAX_TEXT_LETTERS or not text.isprintable():
+                expected = f"a name of at most {MAX_TEXT_LETTERS} letters"
                 raise InvalidRelease(f"not a release: expected {expected}, got {brief(text)}")
         return cls(**known, inputs=inputs)

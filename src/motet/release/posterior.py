@@ -1,4 +1,4 @@
-"""The weights θ of the basis, given the sum over all tasks.
+"""The Gaussian posterior of the weights θ of the basis, given the sum over all tasks.
 
 ``Factor`` is the one factorisation that a release needs; ``Posterior`` is the weights' mean and covariance, with or
 without one client's own examples.
@@ -37,7 +37,7 @@ class Factor:
             S[np.diag_indices_from(S)] += 1.0
             self._Ls = cholesky(S)
         except np.linalg.LinAlgError:
-            raise InvalidRelease("the sums are not those of any data: Λ has a negative direction") from None
+            raise InvalidRelease("expected Λ positive semi-definite, got a negative eigenvalue") from None
 
     @property
     def bias_rank(self) -> int:
@@ -84,8 +84,10 @@ def _identified(L: Array) -> Array:
     values, vectors = np.linalg.eigh(L / np.outer(scale, scale))
     null = (vectors[:, values <= 1e-12] / scale[:, None])[1:]
     U = np.eye(len(L))
+    if not null.shape[1]:
+        return U
     U[1:, 1:] = np.linalg.qr(null, mode="complete")[0]
-    return np.delete(U, range(1, 1 + null.shape[1]), axis=1) if null.shape[1] else np.eye(len(L))
+    return np.delete(U, range(1, 1 + null.shape[1]), axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ class Posterior:
     def variance(self, Q: Array) -> Array:
         """qᵀΣq for every row q, or for rows in stacks, in units of σ²."""
         rows = Q.reshape(math.prod(Q.shape[:-1]), Q.shape[-1])
-        return spread(self.whitened(rows), self.gain).reshape(Q.shape[:-1])
+        return whitened_variance(self.whitened(rows), self.gain).reshape(Q.shape[:-1])
 
     def observed(self, F: Array, covariance: Array, y: Array) -> Posterior:
         """Given also y = Fθ + noise of that covariance, at O(r²ℓ)."""
@@ -138,7 +140,7 @@ def condition(V: Array, covariance: Array, residual: Array) -> tuple[Array, Arra
     return (gain @ both[..., -1:])[..., 0], gain
 
 
-def spread(V: Array, gain: Array | None = None) -> Array:
+def whitened_variance(V: Array, gain: Array | None = None) -> Array:
     """The variance along every row of V, in whitened coordinates and units of σ²; of one task or of a stack."""
     variance = np.einsum("...ij,...ij->...i", V, V)
     if gain is None:

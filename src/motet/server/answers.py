@@ -11,21 +11,23 @@ from pydantic import BaseModel, Field
 
 from motet.study.schema import TableSection
 
-
-class Answer(BaseModel):
-    """The fields of a JSON object."""
+RELEASE_TYPE = "application/octet-stream"
+REMOVAL_DELAY = (
+    "Deleted, and in no release computed later; the files, or the current release if that has no noise, may have it "
+    "still: note says until when."
+)
 
 
 # --- refusals ---
 
 
-class ErrorFields(Answer):
+class ErrorFields(BaseModel):
     code: str = Field(description="what kind of refusal it is, for a program")
     message: str = Field(description="what was expected, what came, and what to do")
     where: str | None = Field(description="the field of the request that is meant")
 
 
-class ErrorBody(Answer):
+class ErrorBody(BaseModel):
     """The one format of every error."""
 
     error: ErrorFields
@@ -34,11 +36,11 @@ class ErrorBody(Answer):
 # --- anyone ---
 
 
-class Health(Answer):
+class Health(BaseModel):
     status: Literal["ok"]
 
 
-class Budget(Answer):
+class Budget(BaseModel):
     """Of a private study: what it may spend, and what it has spent."""
 
     epsilon: float
@@ -50,7 +52,7 @@ class Budget(Answer):
     left: float = Field(description="ε of those that are left")
 
 
-class ExampleLimits(Answer):
+class ExampleLimits(BaseModel):
     """Bounds of an example, [lowest, highest]; whatever is outside is refused."""
 
     y: list[float] | None
@@ -58,7 +60,7 @@ class ExampleLimits(Answer):
     examples_per_client: int
 
 
-class OutputFacts(Answer):
+class OutputFacts(BaseModel):
     """The output as people read and give it."""
 
     name: str
@@ -66,7 +68,7 @@ class OutputFacts(Answer):
     scale: list[float] | None = Field(description="[lowest, highest, step]")
 
 
-class SettingsSource(Answer):
+class SettingsSource(BaseModel):
     """Where the settings of the model come from."""
 
     source: Literal["file", "pilot"]
@@ -74,7 +76,7 @@ class SettingsSource(Answer):
     joins: bool | None = Field(default=None, description="whether they take part too, which ε does not cover")
 
 
-class StudyFacts(Answer):
+class StudyFacts(BaseModel):
     name: str
     policy: Literal["private", "exact"]
     model: dict[str, Any] | None = Field(default=None, description="kernels and settings; left out with model=false")
@@ -94,14 +96,14 @@ class StudyFacts(Answer):
 # --- a client ---
 
 
-class Sent(Answer):
+class Sent(BaseModel):
     accepted: int
     duplicates: int
     count: int = Field(description="of the client's examples, afterwards")
     ended: str | None = Field(default=None, description="why no later release will have them, if none will")
 
 
-class AboutMe(Answer):
+class AboutMe(BaseModel):
     id: str
     name: str
     count: int = Field(description="of the client's examples")
@@ -110,19 +112,19 @@ class AboutMe(Answer):
     releases_taken_part_in: int | None = Field(default=None, description="if each client has a budget of its own")
 
 
-class StoredExample(Answer):
+class StoredExample(BaseModel):
     id: str
     x: str | list[float] | dict[str, str | float] = Field(description="in the form in which the study takes inputs")
     y: float
     noise: float
 
 
-class ExamplePage(Answer):
+class ExamplePage(BaseModel):
     examples: list[StoredExample]
     next: str | None = Field(description="the after of the next page")
 
 
-class ReleasedExamples(Answer):
+class ReleasedExamples(BaseModel):
     inputs: list[list[float]]
     y: list[float]
     noise: list[float]
@@ -137,7 +139,7 @@ class OwnCoefficients(ReleasedExamples):
     released: ReleasedExamples | None = Field(description="what the release has of the client, if that has changed")
 
 
-class Erasure(Answer):
+class Erasure(BaseModel):
     erased: bool = Field(description="whether nothing of it is in any file, or served")
     note: str | None = Field(default=None, description="what is still there, if it is not erased yet")
 
@@ -153,17 +155,17 @@ class ForgottenMe(Erasure):
 # --- the operator ---
 
 
-class NewClient(Answer):
+class NewClient(BaseModel):
     id: str
     name: str
     token: str = Field(description="shown only here")
 
 
-class NewClientList(Answer):
+class NewClientList(BaseModel):
     clients: list[NewClient]
 
 
-class ListedClient(Answer):
+class ListedClient(BaseModel):
     id: str
     name: str
     revoked: bool
@@ -171,63 +173,63 @@ class ListedClient(Answer):
     left_out: str | None = Field(description="why the current release does not have the client")
 
 
-class ClientPage(Answer):
+class ClientPage(BaseModel):
     clients: list[ListedClient]
     next: str | None = Field(description="the after of the next page")
 
 
-class ExampleCount(Answer):
+class ExampleCount(BaseModel):
     examples: int
     clients: int = Field(description="how many have so many examples")
 
 
-class Figures(Answer):
+class Figures(BaseModel):
     clients: list[ExampleCount]
     expected_examples: int | None
     center: float
     shortened: float | None = Field(description="the share of clients that the clip shortens")
 
 
-class RemovedClient(Answer):
+class RemovedClient(BaseModel):
     id: str
     removed: int = Field(description="how many examples were deleted")
     erased: bool | None = Field(default=None, description="whether nothing of them is in any file, or served")
     note: str | None = Field(default=None, description="what is still there, if it is not erased yet")
 
 
-class NewToken(Answer):
+class NewToken(BaseModel):
     id: str
     token: str = Field(description="shown only here")
 
 
-class MadeRelease(Answer):
+class MadeRelease(BaseModel):
     version: int
     made: float = Field(description="seconds since 1970")
     scale: float | None = Field(description="of the noise")
     spent: float | None = Field(description="ε, by then")
 
 
-class Pending(Answer):
+class Pending(BaseModel):
     clients: int
     examples: int
     changes: int = Field(description="since the last release")
 
 
-class ReleasePage(Answer):
+class ReleasePage(BaseModel):
     releases: list[MadeRelease]
     next: Pending
 
 
-class ReleaseVersion(Answer):
+class ReleaseVersion(BaseModel):
     version: int
 
 
-class Refusal(Answer):
+class Refusal(BaseModel):
     time: float = Field(description="seconds since 1970")
     method: str
     route: str
     status: int
 
 
-class RefusalPage(Answer):
+class RefusalPage(BaseModel):
     refusals: list[Refusal]

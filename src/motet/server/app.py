@@ -1,14 +1,19 @@
-"""The HTTP application of one study: its table of routes, its limits, and the one format of every error."""
+"""The HTTP application of one study, its table of routes and its limits; and the server that runs it on a socket.
+
+That server runs alone, or as one of many workers.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response
@@ -18,32 +23,18 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from motet.errors import (
-    BudgetSpent,
-    Busy,
-    Forbidden,
-    InvalidData,
-    InvalidModel,
-    InvalidRelease,
-    InvalidStore,
-    InvalidStudy,
-    MotetError,
-    NotAllowed,
-    NotKnown,
-    NotReleased,
-    ServerError,
-    TooLarge,
-    TooMany,
-    Unauthorized,
-    Unreachable,
-    Unusable,
-)
+from motet import errors
+from motet.errors import MotetError
 from motet.server import answers, document, routes
-from motet.server.auth import DOWNLOADER, OPERATOR
-from motet.server.refusals import HEADERS, NOT_STORED, error_response
+from motet.server.auth import require_downloader, require_operator
+from motet.server.protection.connections import Listener, Server, max_connections
+from motet.server.protection.refusals import HEADERS, NOT_STORED, error_response
+from motet.server.protection.streams import EventStream
 from motet.server.service import Service
-from motet.server.streams import EventStream
+from motet.store.store import Store
 from motet.study.study import Study
+
+GRACE_SECONDS = 5  # for requests that are under way when the server stops
 
 
 class Route(NamedTuple):
@@ -55,23 +46,23 @@ class Route(NamedTuple):
 
 
 STATUS: dict[type[MotetError], int] = {  # of each class and of those below it
-    Unauthorized: 401,
-    Forbidden: 403,
-    NotReleased: 404,
-    NotKnown: 404,
-    BudgetSpent: 409,
-    InvalidModel: 409,
-    InvalidRelease: 409,
-    NotAllowed: 409,
-    TooMany: 409,
-    Unusable: 409,
-    TooLarge: 413,
-    InvalidData: 422,
-    ServerError: 502,
-    Unreachable: 502,
-    Busy: 503,
-    InvalidStore: 503,
-    InvalidStudy: 503,
+    errors.Unauthorized: 401,
+    errors.Forbidden: 403,
+    errors.NotReleased: 404,
+    errors.NotKnown: 404,
+    errors.BudgetSpent: 409,
+    errors.InvalidModel: 409,
+    errors.InvalidRelease: 409,
+    errors.NotAllowed: 409,
+    errors.TooMany: 409,
+    errors.Unusable: 409,
+    errors.TooLarge: 413,
+    errors.InvalidData: 422,
+    errors.ServerError: 502,
+    errors.Unreachable: 502,
+    errors.Busy: 503,
+    errors.InvalidStore: 503,
+    errors.InvalidStudy: 503,
     MotetError: 503,
 }
 ROUTES = [  # Starlette searches in this order: the busiest route first
@@ -84,7 +75,7 @@ ROUTES = [  # Starlette searches in this order: the busiest route first
     Route("GET", "/healthz", routes.liveness, "anyone", answers.Health),
     Route("GET", "/readyz", routes.readiness, "anyone", answers.Health),
     Route("GET", "/v1/study", routes.study, "anyone", answers.StudyFacts),
-    Route("GET", "/v1/disclosed", routes.disclosed, "downloader", routes.RELEASE_TYPE),
+    Route("GET", "/v1/disclosed", routes.disclosed, "downloader", answers.RELEASE_TYPE),
     Route("GET", "/v1/stream", routes.stream, "downloader", EventStream.media_type),
     Route("GET", "/v1/me", routes.about_me, "client", answers.AboutMe),
     Route("DELETE", "/v1/me", routes.forget_me, "client", answers.ForgottenMe),
@@ -110,7 +101,7 @@ CROWDED = error_response(
     headers={"Retry-After": "1"},
 )
 # A client's routes have their guard as an argument of the handler: they need to know which client calls.
-GUARDS: dict[str, list[Any]] = {"anyone": [], "client": [], "downloader": DOWNLOADER, "operator": OPERATOR}
+GUARDS = {"downloader": require_downloader, "operator": require_operator}
 
 
 def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
@@ -149,7 +140,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
             path,
             handler,
             methods=[method],
-            dependencies=GUARDS[caller],
+            dependencies=[Depends(GUARDS[caller])] if caller in GUARDS else [],
             tags=[document.tag(caller, path)],
             response_model=None,
             response_class=Response if isinstance(answer, str) else JSONResponse,
@@ -226,7 +217,48 @@ def _error_response(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         return error_response(error.status_code, f"http_{error.status_code}", str(error.detail), headers=error.headers)
     if not isinstance(error, MotetError):  # a fault of ours, which is logged
-        return error_response(500, "http_500", "the server failed: its log has the reason")
+        return error_response(500, "http_500", "internal error; see the server log")
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     headers = {"Retry-After": "1"} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return error_response(status, error.code, str(error), error.where, headers)
+
+
+# --- the server that runs it ---
+
+
+def http_server(
+    study: Study,
+    store: Store,
+    operator: str,
+    listening: socket.socket,
+    *,
+    certificate: Sequence[str] = (),
+    ready: Callable[[], None],
+    until: Callable[[], bool] = lambda: False,
+) -> Server:
+    """Its ``run`` serves until a signal comes or ``until`` is true; ``operator`` is the hash of that token.
+
+    It accepts as many connections as the study allows. With TLS, ``certificate`` are its file and that of its key.
+    """
+    limits, (certfile, keyfile) = study.server, certificate or (None, None)
+    listener = Listener(
+        listening,
+        limit=max_connections(limits.max_connections),
+        limit_per_address=limits.max_connections_per_address,
+        proxies=limits.proxies,
+        tls=certfile is not None,
+    )
+    server = Server(
+        create_app(study, lambda: Service(study, store, operator)),
+        listener,
+        ready,
+        until,
+        proxies=limits.proxies,
+        ssl_certfile=certfile,
+        ssl_keyfile=keyfile,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    gc.freeze()  # modules stay: collections need not walk through them,
+    gc.set_threshold(20_000)  # nor come with every request
+    gc.enable()
+    return server

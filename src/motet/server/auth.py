@@ -94,4 +94,3 @@ def _token(authorization: str | None) -> str | None:
 ServiceDep = Annotated[Service, Depends(service_of)]
 CallerDep = Annotated[Caller, Depends(client_caller)]
 TokenDep = Annotated[str | None, Depends(require_downloader)]
-OPERATOR, DOWNLOADER = [Depends(require_operator)], [Depends(require_downloader)]

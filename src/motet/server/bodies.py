@@ -10,25 +10,25 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter, sleep, to_thread
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from motet.errors import Busy, InvalidData, WrongDimension
-from motet.model.columns import Columns, doubled
 from motet.study.study import Study
+from motet.tables.columns import Columns, doubled
 from motet.text import printable, shortened
 
 MAX_EXAMPLES_PER_REQUEST = 1000
 MAX_NAMES_PER_REQUEST = 10_000
 MAX_ID_LENGTH = 100  # characters
 MAX_NAME_LENGTH = 200  # characters
-MAX_MESSAGE_LETTERS = 200
+MAX_REFUSAL_LETTERS = 200
 MAX_BRACES = 6 * MAX_EXAMPLES_PER_REQUEST  # in a body of examples: each has one or two, and an id may have four
 SMALL_BODY_BYTES = 16_384  # these are read at once, on the event loop
 LARGE_BODIES_BYTES = 2**25  # of all larger bodies in memory,
@@ -37,7 +37,7 @@ LARGE_BYTES_PER_SECOND = 2**24  # that are received of them, all together
 TEXT_PATTERN = "^[^\\x00]*$"  # PostgreSQL stores every character but this one
 ID_PATTERN = r"^(?!\.{1,2}\Z)[^\x00/\\]*\Z"  # an id is a part of an address: .. would lead to that of all examples
 MARKS = (b"\\", b"/", b'"."', b'".."')  # a body without any of them has no text that a pattern refuses
-WORDS = {"float": "a number", "int": "a number", "str": "text", "array": "a list", "object": "an object"} | {
+TYPE_WORDS = {"float": "a number", "int": "a number", "str": "text", "array": "a list", "object": "an object"} | {
     "bool": "true or false", "null": "nothing"
 }  # fmt: skip
 NAME_REFUSAL = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
@@ -157,7 +157,7 @@ def _refusal(message: str, columns: Columns | None) -> InvalidData:
     text, path = (text, path.rstrip("`")) if text else (message, "")
     if columns is not None and re.match(r"(\.examples\[\d+\])?\.x", path):
         return _refusal_by_name(text, path, columns)
-    text = re.sub(r"`([\w |]+)`", lambda kinds: _in_words(kinds[1]), shortened(text, MAX_MESSAGE_LETTERS))
+    text = re.sub(r"`([\w |]+)`", lambda kinds: _in_words(kinds[1]), shortened(text, MAX_REFUSAL_LETTERS))
     if path.endswith(".x") and text.endswith("got an object"):
         text += ": the inputs of this study have no names"
     kind = WrongDimension if path.endswith(".x") and " of length " in text else InvalidData
@@ -179,11 +179,11 @@ def _refusal_by_name(text: str, path: str, columns: Columns) -> InvalidData:
 
 
 def _where(path: str) -> str:
-    return "body" + re.sub(r"\[(\w+)\]", r".\1", shortened(path, MAX_MESSAGE_LETTERS))
+    return "body" + re.sub(r"\[(\w+)\]", r".\1", shortened(path, MAX_REFUSAL_LETTERS))
 
 
 def _in_words(kinds: str) -> str:
-    return " or ".join(WORDS.get(kind, kind) for kind in kinds.split(" | "))
+    return " or ".join(TYPE_WORDS.get(kind, kind) for kind in kinds.split(" | "))
 
 
 class Bodies:
@@ -226,14 +226,17 @@ class Bodies:
     async def read(self, request: Request, sender: str, parse: Callable[[bytes], T]) -> T:
         """What ``parse`` makes of a request's body."""
         length = int(request.headers.get("content-length", "0"))
-        if length <= SMALL_BODY_BYTES:
-            return parse(b"".join([part async for part in _parts(request)]))
-        with self._share(sender, length):
-            parts = []
-            async for part in _parts(request):
-                parts.append(part)
-                await self._keep_pace(len(part))
-            return await to_thread.run_sync(parse, b"".join(parts), limiter=self._thread)
+        try:
+            if length <= SMALL_BODY_BYTES:
+                return parse(await request.body())
+            with self._share(sender, length):
+                parts = []
+                async for part in request.stream():
+                    parts.append(part)
+                    await self._keep_pace(len(part))
+                return await to_thread.run_sync(parse, b"".join(parts), limiter=self._thread)
+        except ClientDisconnect:
+            raise HTTPException(400, "the body ended early") from None
 
     async def _keep_pace(self, received: int) -> None:
         now = time.monotonic()
@@ -255,17 +258,21 @@ class Bodies:
                 del self._bytes[sender]
 
 
-async def _parts(request: Request) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise HTTPException(400, "the body ended early")
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
-
-
 def schemas(study: Study) -> dict[str, Any]:
     """For an OpenAPI document: what each kind of body has."""
     kinds = (*body_types(study), NewClients)
     return dict(msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1])
+
+
+def example_bodies(study: Study) -> list[tuple[str, str, str, Any]]:
+    """Bodies that a study accepts: path, method, kind and an example."""
+    low, high = study.limits.y or (-1.0, 1.0)
+    catalogue, columns, points = study.model.catalogue, study.model.columns, study.points
+    x: Any = [0.0] * study.dimension if points is None else points[0].tolist()
+    x = catalogue.names[0] if catalogue else columns.example() if columns else x
+    example = {"x": x, "y": (low + high) / 2, "noise": min(max(1.0, study.limits.noise[0]), study.limits.noise[1])}
+    return [
+        ("/v1/examples", "post", "NewExamples", {"examples": [{"id": "1", **example}]}),
+        ("/v1/me/examples/{id}", "put", "NewExample", example),
+        ("/v1/clients", "post", "NewClients", {"names": ["somebody"]}),
+    ]

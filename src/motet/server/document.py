@@ -12,10 +12,10 @@ import msgspec
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from motet.server import answers, routes
-from motet.server.bodies import schemas
+from motet.server import answers
+from motet.server.bodies import example_bodies, schemas
 from motet.server.pages import docs_page
-from motet.server.streams import EventStream
+from motet.server.protection.streams import EventStream
 from motet.study.study import Study
 
 TAGS = {
@@ -37,13 +37,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def responses(answer: type[BaseModel] | str, *, removes: bool = False) -> dict[int | str, dict[str, Any]]:
     """The successes of a call: JSON of a type, or another media type."""
-    if answer == routes.RELEASE_TYPE:
+    if answer == answers.RELEASE_TYPE:
         return {200: _text(answer, format="binary"), 304: {"description": "The caller has this version already."}}
     if answer == EventStream.media_type:
         return {200: _text(answer, description=EVENTS)}
     if isinstance(answer, str):
         return {200: _text(answer)}
-    delayed: dict[int | str, dict[str, Any]] = {202: {"model": answer, "description": routes.REMOVAL_DELAY}}
+    delayed: dict[int | str, dict[str, Any]] = {202: {"model": answer, "description": answers.REMOVAL_DELAY}}
     return {200: {"model": answer, "description": "Success."}} | (delayed if removes else {})
 
 
@@ -63,7 +63,7 @@ def complete(app: FastAPI, study: Study) -> None:
     for methods in document["paths"].values():
         for call in methods.values():
             call["security"] = security(call["x-caller"], study)
-    for path, method, kind, example in routes.example_bodies(study):
+    for path, method, kind, example in example_bodies(study):
         content = {"schema": {"$ref": f"#/components/schemas/{kind}"}, "example": example}
         document["paths"][path][method]["requestBody"] = {"content": {"application/json": content}, "required": True}
     app.state.openapi, app.state.docs = msgspec.json.encode(document), docs_page(document).encode()

@@ -13,22 +13,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from motet.client.layout import Layout
 from motet.client.responses import ExamplePlace
 from motet.client.site import located
 from motet.client.tables import Examples, read_clients
 from motet.errors import InvalidData, MotetError
-from motet.files import Table, cell_text, is_missing, new_file, read
+from motet.planning.fitting import fitting_rows
 from motet.store import clients, pins, releases
-from motet.store.examples import Addition, to_bytes
+from motet.store.examples import Addition, add, columns
 from motet.store.store import Connection, Store
-from motet.study.fitting import fitting_rows
 from motet.study.limits import check_examples
-from motet.study.pilot_clients import is_listed
 from motet.study.pins import Since
 from motet.study.study import Study
+from motet.tables.files import Table, cell_text, new_file, read
+from motet.tables.missing import is_missing
+from motet.tables.roles import Layout
 from motet.text import count
 
 
@@ -62,7 +62,7 @@ def load_table(
     store: Store, study: Study, path: Path, tokens: Path, *, now: float, encoding: str | None = None
 ) -> Loaded:
     """Enroll the clients of a table, writing their tokens to a new file, and store their rows."""
-    layout = Layout.of_model(study.model, study.dimension)
+    layout = study.model.layout(study.dimension)
     layout = layout.changed(**study.table.model_dump(), unit=study.output.unit, skip_missing=True)
     table, pilot, outside = _protected(study, read(path, encoding=encoding), layout)
     examples = read_clients(table, layout)
@@ -71,9 +71,9 @@ def load_table(
     loaded = Loaded(path.name, len(examples), left_out, tokens, pilot, outside)
     with _removed_on_failure(tokens), store.transaction() as connection:
         ids = _enroll(connection, list(examples), loaded)
-        for client, columns in additions.items():
+        for client, new in additions.items():
             limit = study.limits.examples_per_client
-            added = Addition(ids[client], columns, limit, terms=study.terms)(connection)
+            added = add(connection, Addition(ids[client], new, limit, terms=study.terms))
             loaded.accepted += added.accepted
             loaded.duplicates += added.duplicates
         loaded.fixed = pins.since(connection)
@@ -89,16 +89,16 @@ def _protected(study: Study, table: Table, layout: Layout) -> tuple[Table, int, 
     layout.needed(table, client=True, target=True)
     cells = table.cells(layout.client)
     names = {cell: cell_text(cell) for cell in set(cells) if not is_missing(cell)}
-    listed = {cell for cell, name in names.items() if not study.pilot.joins and is_listed(study.pilot, name)}
-    rows, outside = fitting_rows(study, table.only(k for k, cell in enumerate(cells) if cell not in listed))
+    pilot = {cell for cell, name in names.items() if not study.pilot.joins and study.pilot.has(name)}
+    rows, outside = fitting_rows(study, table.only(k for k, cell in enumerate(cells) if cell not in pilot))
     if not rows.rows:
-        left = f"{count(len(listed), 'client')} of the pilot are left out"
+        left = f"{count(len(pilot), 'client')} of the pilot are left out"
         reasons = "".join(f", {count(number, 'row')} ({reason})" for reason, number in outside.items())
         raise InvalidData(
-            f"{table.file}: {left}{reasons}, so no row is left: serve without --data, so that others send their rows, "
-            "or let the pilot take part with motet init --pilot-joins"
+            f"{table.file}: {left}{reasons}, so no row is left: serve without data=, so that others send their rows, "
+            "or let the pilot take part (motet init --pilot-joins)"
         )
-    return rows, len(listed), outside
+    return rows, len(pilot), outside
 
 
 def _columns(study: Study, client: str, examples: Examples) -> Sequence[Sequence[Any]]:
@@ -108,7 +108,7 @@ def _columns(study: Study, client: str, examples: Examples) -> Sequence[Sequence
     except MotetError as error:
         place = ExamplePlace.parse(error.where)
         raise located(error, examples, place, client, "; nothing was stored") from None
-    return [examples.ids, to_bytes(study.model, X), y, noise]
+    return columns(study.model, examples.ids, X, y, noise)
 
 
 def _enroll(connection: Connection, names: list[str], loaded: Loaded) -> dict[str, str]:
@@ -118,15 +118,11 @@ def _enroll(connection: Connection, names: list[str], loaded: Loaded) -> dict[st
     if new:
         with new_file(loaded.tokens, InvalidData, text=True) as file:
             enrolled = clients.enroll(connection, new)
-            _write_tokens(file, enrolled)
+            rows = [("client", "id", "token"), *((client.name, client.id, client.token) for client in enrolled)]
+            csv.writer(file, lineterminator="\n").writerows(rows)
         ids |= {client.name: client.id for client in enrolled}
         loaded.enrolled = len(new)
     return ids
-
-
-def _write_tokens(file: IO[Any], enrolled: Sequence[clients.Enrollment]) -> None:
-    rows = [("client", "id", "token"), *((client.name, client.id, client.token) for client in enrolled)]
-    csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 @contextmanager

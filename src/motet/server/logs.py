@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from motet.server.rates import Buckets
+from motet.server.protection.rates import Buckets
 from motet.text import printable
 
 LogFormat: TypeAlias = Literal["plain", "json"]
@@ -63,7 +63,8 @@ class PlainLines(logging.Formatter):
             fields = vars(record)
             text = f"{fields['method']} {fields['route']}: status {fields['status']} in {fields['seconds']:.3f} s"
         if record.exc_info and record.exc_info[1]:
-            text += f": {traceback.format_exception_only(record.exc_info[1])[-1].strip()} (details: --log-format json)"
+            reason = traceback.format_exception_only(record.exc_info[1])[-1].strip()
+            text += f": {reason} (a log in JSON has the traceback)"
         if hasattr(record, "left_out"):
             text += f" (and {record.left_out} more like this)"
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "

@@ -20,7 +20,6 @@ LOG = logging.getLogger("motet.requests")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH")
 MAX_REFUSALS = 100
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it: workers write there, and each shows all
 
 Mode: TypeAlias = Literal["livesum", "livemax", "livemostrecent"]
@@ -44,16 +43,15 @@ class Metrics:
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         examples = Counter("motet_examples", "Examples taken.", ("outcome",), registry=self.registry)
         self._accepted, self._duplicates = examples.labels("accepted"), examples.labels("duplicate")
-        self._gauges = {self._gauge(name): value for name, value in gauges.items()}
+        self._gauges: dict[Gauge, Callable[[], float]] = {}
+        for name, value in gauges.items():
+            description, mode = GAUGES[name]
+            self._gauges[Gauge(name, description, registry=self.registry, multiprocess_mode=mode)] = value
         self.refusals: deque[dict[str, Any]] = deque(maxlen=MAX_REFUSALS)  # the last requests that were refused
 
     def count_examples(self, accepted: int, duplicates: int) -> None:
         self._accepted.inc(accepted)
         self._duplicates.inc(duplicates)
-
-    def _gauge(self, name: str) -> Gauge:
-        description, mode = GAUGES[name]
-        return Gauge(name, description, registry=self.registry, multiprocess_mode=mode)
 
     def update(self) -> None:
         """Measure what is not counted."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from html import escape
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from string import Template
 from typing import Any
 
@@ -115,14 +114,10 @@ class Asset:
 @cache
 def assets() -> dict[str, Asset]:
     """The files of the page by their path, such as /web/page.js: these, and no others, are sent."""
-    return {path: Asset(file.read_bytes(), media_type) for path, file, media_type in _files(WEB, "/web")}
-
-
-def _files(folder: Traversable, path: str) -> list[tuple[str, Traversable, str]]:
-    found = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _files(entry, f"{path}/{entry.name}")
-        elif (media_type := MEDIA_TYPES.get(entry.name.rpartition(".")[2])) is not None:
-            found.append((f"{path}/{entry.name}", entry, media_type))
-    return found
+    folders = {"/web": WEB, "/web/core": WEB / "core"}
+    return {
+        f"{path}/{file.name}": Asset(file.read_bytes(), MEDIA_TYPES[suffix])
+        for path, folder in folders.items()
+        for file in folder.iterdir()
+        if (suffix := file.name.rpartition(".")[2]) in MEDIA_TYPES
+    }

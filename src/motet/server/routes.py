@@ -20,32 +20,22 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from motet.errors import Busy, NotAllowed
+from motet.server import answers
 from motet.server.auth import Caller, CallerDep, ServiceDep, TokenDep, client_caller
-from motet.server.bodies import (
-    MAX_EXAMPLES_PER_REQUEST,
-    MAX_ID_LENGTH,
-    MAX_NAME_LENGTH,
-    TEXT_PATTERN,
-)
+from motet.server.bodies import MAX_EXAMPLES_PER_REQUEST, MAX_ID_LENGTH, MAX_NAME_LENGTH, TEXT_PATTERN
 from motet.server.metrics import CONTENT_TYPE
 from motet.server.pages import PAGE_POLICY, assets
-from motet.server.streams import PiecewiseResponse
+from motet.server.protection.streams import PiecewiseResponse
 from motet.store import clients, releases
 from motet.store import examples as stored
-from motet.store.log import newest_number
+from motet.store.records import newest_number
 from motet.store.store import Connection
 from motet.study.limits import check_example, check_examples
-from motet.study.study import Study
 from motet.text import utc
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH, pattern=TEXT_PATTERN)]
 CLIENTS_PER_PAGE = 1000
 RELEASES_PER_PAGE = 100
-REMOVAL_DELAY = (
-    "Deleted, and in no release computed later; the files, or the current release if that has no noise, may have it "
-    "still: note says until when."
-)
-RELEASE_TYPE = "application/octet-stream"
 PAGE_HEADERS = {"Content-Security-Policy": PAGE_POLICY}
 MAX_RELEASE_SECONDS = 60.0  # that the operator waits for a release
 
@@ -72,7 +62,7 @@ async def disclosed(service: ServiceDep, if_none_match: Annotated[str | None, He
     headers = {"ETag": f'"{current.version}"', "Cache-Control": "no-cache"}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return PiecewiseResponse(current.data, media_type=RELEASE_TYPE, headers=headers)
+    return PiecewiseResponse(current.data, media_type=answers.RELEASE_TYPE, headers=headers)
 
 
 async def stream(service: ServiceDep, token: TokenDep) -> Response:
@@ -145,7 +135,7 @@ def _addition(me: Caller, body: bytes) -> stored.Addition:
     study, bodies = me.service.study, me.service.bodies
     new = bodies.examples(body).examples
     X, y, noise = check_examples(study, bodies.inputs(new), [one.y for one in new], [one.noise for one in new])
-    columns = [one.id for one in new], stored.to_bytes(study.model, X), y, noise
+    columns = stored.columns(study.model, [one.id for one in new], X, y, noise)
     return stored.Addition(me.id, columns, study.limits.examples_per_client, me.token, me.service.terms)
 
 
@@ -168,7 +158,7 @@ async def about_me(me: CallerDep) -> dict[str, Any]:
     """The client's id, name and count of examples; left_out is why the current release does not have them, and ended
     why no later one will, or null. If each client has a budget of its own, in how many releases it has taken part."""
     summary = await me.read(partial(clients.summary, client=me.id))
-    about = {"id": me.id, **vars(summary), "left_out": me.service.left_out.get(me.id)}
+    about = {"id": me.id, **summary, "left_out": me.service.left_out.get(me.id)}
     about["ended"] = await me.service.end_for(me.id)
     if me.service.study.release.per == "client":
         about["releases_taken_part_in"] = await me.read(partial(releases.participation, client=me.id))
@@ -205,7 +195,7 @@ async def replace_example(me: CallerDep, id: Id, request: Request, response: Res
     body = await bodies.read(request, me.id, bodies.example)
     (x,) = bodies.inputs([body])
     row, y, noise = check_example(study, x, body.y, body.noise, where="body")
-    example = stored.Example(id, stored.to_bytes(study.model, row[None])[0], y, noise)
+    example = stored.Example.of(study.model, id, row, y, noise)
     replacement = partial(stored.replace, client=me.id, example=example, terms=me.service.terms)
     _, rest = await me.service.remove(me.checked(replacement))
     return {"id": id} | erasure(rest, response)
@@ -258,7 +248,13 @@ async def list_clients(
 async def figures(service: ServiceDep) -> dict[str, Any]:
     """How many clients have how many examples, what the bounds of a private study expect of them, and the share of them
     that it shortens, measured on 200 at random."""
-    return await service.figures()
+    counted = await service.read(clients.clients_by_examples)
+    return {
+        "clients": [{"examples": examples, "clients": number} for examples, number in counted.items()],
+        "expected_examples": service.study.release.examples,
+        "center": service.study.release.center,
+        "shortened": await run_in_threadpool(service.shortened),
+    }
 
 
 async def remove_client(service: ServiceDep, id: Id, response: Response, examples: bool = False) -> dict[str, Any]:
@@ -327,17 +323,3 @@ async def release_now(service: ServiceDep) -> dict[str, int]:
             raise NotAllowed(f"no release: {reason}")
         await asyncio.sleep(0.1)
     raise Busy(f"no release within {MAX_RELEASE_SECONDS:g} s: look at the publisher's log, and try again")
-
-
-def example_bodies(study: Study) -> list[tuple[str, str, str, Any]]:
-    """Bodies that a study accepts: path, method, kind and an example."""
-    low, high = study.limits.y or (-1.0, 1.0)
-    catalogue, columns, points = study.model.catalogue, study.model.columns, study.points
-    x: Any = [0.0] * study.dimension if points is None else points[0].tolist()
-    x = catalogue.names[0] if catalogue else columns.example() if columns else x
-    example = {"x": x, "y": (low + high) / 2, "noise": min(max(1.0, study.limits.noise[0]), study.limits.noise[1])}
-    return [
-        ("/v1/examples", "post", "NewExamples", {"examples": [{"id": "1", **example}]}),
-        ("/v1/me/examples/{id}", "put", "NewExample", example),
-        ("/v1/clients", "post", "NewClients", {"names": ["somebody"]}),
-    ]

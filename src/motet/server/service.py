@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
+from motet.engine.admission import UNUSABLE
 from motet.errors import (
     Forbidden,
     InvalidRelease,
@@ -32,23 +33,22 @@ from motet.errors import (
     Unauthorized,
     Unusable,
 )
-from motet.learning.admission import UNUSABLE
 from motet.model.tasks import Task
 from motet.privacy.ledger import Ledger
 from motet.release.coefficients import Coefficients
 from motet.release.disclosed import Disclosed
 from motet.server.bodies import Bodies
-from motet.server.connections import Proxies, max_connections, network
 from motet.server.metrics import Metrics
 from motet.server.pages import study_page
-from motet.server.rates import MAX_ADDRESS_LETTERS, Buckets, Turns, Turnstile, UnderWay
-from motet.server.streams import Streams
+from motet.server.protection.connections import max_connections
+from motet.server.protection.rates import MAX_ADDRESS_LETTERS, Buckets, Proxies, Turns, Turnstile, UnderWay, network
+from motet.server.protection.streams import Streams
 from motet.store import clients, releases
 from motet.store import examples as stored
-from motet.store.log import altered_since
+from motet.store.records import altered_since
 from motet.store.releases import StoredRelease
 from motet.store.store import Connection, Store
-from motet.store.writer import Writer
+from motet.store.writer import Write, Writer
 from motet.study.study import Study
 from motet.text import utc
 
@@ -56,8 +56,10 @@ LOG = logging.getLogger("motet.service")
 T = TypeVar("T")
 REFRESH_SECONDS = 0.5  # between looks for a new release
 LATE_SECONDS = 300.0  # after which a release that is due is reported
-MAX_REMOVAL_SECONDS, POLL_SECONDS = 3.0, 0.1  # that a removal waits for a release, and between looks
-RELEASED = "the current release may have it until the next one, which is asked for and replaces it, or it is withdrawn"
+MAX_REMOVAL_SECONDS, LOOK_SECONDS = 3.0, 0.1  # that a removal waits for a release, and between looks
+STILL_RELEASED = (
+    "the current release may have it until the next one, which is asked for and replaces it, or it is withdrawn"
+)
 MAX_CACHED_CLIENTS = 100_000
 MEASURED_CLIENTS, MAX_MEASURED_EXAMPLES = 200, 200  # how many the operator's figures are of, and their examples
 MAX_FAILURES, FAILURES_PER_SECOND = 100, 5.0  # tokens of one network that are not valid: at once, and then
@@ -129,15 +131,15 @@ class Service:
 
     async def refresh(self) -> None:
         """Look for a new release and for tokens that are no longer valid, and wake whoever waits for a release."""
-        news = await self.read(partial(_news, planned=self.study.ledger()))
-        self._due, self._refused = news.due, news.refused
-        if self.store.shared and news.operator not in (None, self._operator):  # another server was started with it
-            self._operator, self._access = str(news.operator), None
-        if news.access != self._access:  # a token became invalid, perhaps through another server
+        newest, self._due, refusal, access, operator = await self.read(self._news)
+        self._refused = refusal is not None
+        if self.store.dialect.shared and operator not in (None, self._operator):  # another server has started with it
+            self._operator, self._access = str(operator), None
+        if access != self._access:  # a token became invalid, perhaps through another server
             self._client_ids = {}
             await self._end_streams()  # before any of them hears of a release
-            self._access = news.access
-        if (news.version, news.withdrawn) != _state(self.current):
+            self._access = access
+        if (newest.version, newest.withdrawn) != _state(self.current):
             current = await self.read(releases.current)
             data = current.data if current else b""
             disclosed = await run_in_threadpool(Disclosed.from_bytes, data) if data else None
@@ -145,6 +147,13 @@ class Service:
                 self.current, self.disclosed = current, disclosed
                 self._waking = asyncio.create_task(self.streams.wake())
         self.metrics.update()
+
+    def _news(self, connection: Connection) -> tuple[releases.Newest, float | None, str | None, str | None, str | None]:
+        """The newest release, when the next is due, why the last that was due was not made, a text that changes when
+        any token becomes invalid, and the hash of the operator's."""
+        due, refusal = releases.upcoming(connection, self.study.ledger()), releases.refusal(connection)
+        access, operator = clients.access_mark(connection), clients.operator_hash(connection)
+        return releases.newest_release(connection), due, refusal, access, operator
 
     async def _end_streams(self) -> None:
         """Those whose token is not valid any more."""
@@ -168,7 +177,7 @@ class Service:
 
         So whoever asks now one server and now another never gets an older release than before.
         """
-        if self.store.shared:
+        if self.store.dialect.shared:
             await self.refresh()
 
     @property
@@ -225,30 +234,21 @@ class Service:
             "settings": study.settings_source,
             "version": self.version,
             "withdrawn": (self.current and self.current.withdrawn) or None,
-            "next_release": releases.upcoming(connection, planned),
+            "next_release": self._next_release(connection, planned),
             "budget": None if budget is None else _budget(budget),
             "refused": (budget and budget.refusal) or releases.refusal(connection),
         }
 
-    async def figures(self) -> dict[str, Any]:
-        """For the operator: clients by their numbers of examples, what the clip expects of them, and whom it shortens.
+    def _next_release(self, connection: Connection, planned: Ledger | None) -> float | None:
+        """When the release after the current one is due: one that is stored and not served yet is still to come."""
+        return self._due if self.current is None else releases.upcoming(connection, planned)
 
-        The share of clients that it shortens is of some at random, and null without noise.
-        """
-        release = self.study.release
-        counted = await self.read(clients.clients_by_examples)
-        return {
-            "clients": [{"examples": examples, "clients": number} for examples, number in counted.items()],
-            "expected_examples": release.examples,
-            "center": release.center,
-            "shortened": await run_in_threadpool(self._shortened) if self.study.private else None,
-        }
-
-    def _shortened(self) -> float | None:
-        mechanism = self.study.mechanism()
-        assert mechanism is not None
+    def shortened(self) -> float | None:
+        """The share of clients that the clip shortens, of some at random; None without noise."""
+        if (mechanism := self.study.mechanism()) is None:
+            return None
         with self.store.snapshot() as connection:
-            ids = clients.random_clients(connection, MEASURED_CLIENTS, most_examples=MAX_MEASURED_EXAMPLES)
+            ids = clients.random_clients(connection, MEASURED_CLIENTS, max_examples=MAX_MEASURED_EXAMPLES)
             rows = stored.of_clients(connection, ids)
         each = (list(group) for _, group in groupby(rows, lambda row: row.client))
         model, dimension = self.study.model, self.study.dimension
@@ -344,10 +344,10 @@ class Service:
         with self.store.snapshot() as connection:
             return command(connection)
 
-    async def write(self, command: Callable[[Connection], Any], *, scrub: bool = False, access: bool = False) -> Any:
-        """Queue a command and wait until it is durable; ``access`` if it makes a token invalid."""
+    async def write(self, write: Write, *, scrub: bool = False, access: bool = False) -> Any:
+        """Queue a write and wait until it is durable; ``access`` if it makes a token invalid."""
         waiting: asyncio.Future[Any] = self._loop.create_future()
-        self.writer.submit(command, scrub=scrub).add_done_callback(partial(_hand_over, waiting))
+        self.writer.submit(write, scrub=scrub).add_done_callback(partial(_hand_over, waiting))
         result = await waiting
         if access:
             self._client_ids = {}
@@ -360,7 +360,7 @@ class Service:
         """
         if self.study.private:
             removal = await self.write(command, scrub=True, access=access)
-            return removal.result, "" if await asyncio.wrap_future(removal.erased) else self.store.delay
+            return removal.result, "" if await asyncio.wrap_future(removal.erased) else self.store.dialect.delay
 
         def requesting(connection: Connection) -> tuple[T, int]:
             return command(connection), releases.request_after_removal(connection)
@@ -371,7 +371,7 @@ class Service:
         finally:
             erased = self.store.scrub()  # once, after the release: it takes long, and has a rest after it
         gone = await asyncio.wrap_future(erased)
-        notes = [RELEASED] * (not replaced) + [self.store.delay] * (not gone)
+        notes = [STILL_RELEASED] * (not replaced) + [self.store.dialect.delay] * (not gone)
         return result, "; ".join(notes)
 
     async def _is_replaced(self, number: int) -> bool:
@@ -385,7 +385,7 @@ class Service:
                     return True
                 if time.monotonic() > deadline:
                     break
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
         return False
 
 
@@ -410,28 +410,6 @@ class Shown(NamedTuple):
     brief: bytes  # JSON without the model
     whole: bytes  # JSON
     page: bytes  # HTML
-
-
-class News(NamedTuple):
-    """What may have changed in the database."""
-
-    version: int  # of the current release
-    withdrawn: bool  # whether it is served no longer
-    due: float | None  # when the next one is due
-    refused: bool  # whether the last one that was due was not made
-    access: str | None  # changes when any token becomes invalid
-    operator: str | None  # the hash of the operator's token
-
-
-def _news(connection: Connection, planned: Ledger | None) -> News:
-    return News(
-        releases.current_version(connection),
-        releases.is_withdrawn(connection),
-        releases.upcoming(connection, planned),
-        releases.refusal(connection) is not None,
-        clients.access_mark(connection),
-        clients.operator_hash(connection),
-    )
 
 
 def _budget(ledger: Ledger) -> dict[str, Any]:

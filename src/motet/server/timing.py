@@ -9,6 +9,8 @@ it shows the time that was needed only to a factor of two.
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from motet.errors import InvalidStudy
@@ -16,6 +18,8 @@ from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.study.schema import Release
 from motet.study.study import Study
 
+TICK_SECONDS = 0.2  # between two looks of the publisher
+CLOCK_SECONDS = 60.0  # that a clock may be set without notice
 MAX_LEAD_SECONDS, MAX_STEP_SECONDS = 60.0, 1.0
 LEAD_SHARE = 0.1  # of the time between two releases, if that is less
 READING_SECONDS, INVERSION_SECONDS = 2e-5, 5e-10  # of a slow core: for an example, and for the cube of their number
@@ -29,21 +33,25 @@ class Timing:
     release: Release
 
     @property
+    def private(self) -> bool:
+        return self.release.policy == "private"
+
+    @property
     def lead(self) -> float:
         """Seconds from the cut-off of a release to its due time."""
-        return 0.0 if self.release.policy == "exact" else min(MAX_LEAD_SECONDS, LEAD_SHARE * self.release.seconds)
+        return min(MAX_LEAD_SECONDS, LEAD_SHARE * self.release.seconds) if self.private else 0.0
 
     def reading(self, due: float) -> float:
         """When to begin to read ahead."""
         return due - 2 * self.lead
 
     def cut_off(self, due: float, *, since: float, ready: float) -> float:
-        """When to read the data of a private release, if most were read ``since`` then and until now."""
-        return self._rounded(max(due - self.lead, since), ready)
+        """When to read the rest of the data, if most were read ``since`` then and until now."""
+        return self._rounded(max(due - self.lead, since), ready) if self.private else ready
 
     def publication(self, due: float, *, begun: float, ready: float) -> float:
         """When to publish what was begun at the cut-off and is ready now."""
-        return ready if self.release.policy == "exact" else self._rounded(max(due, begun), ready)
+        return self._rounded(max(due, begun), ready) if self.private else ready
 
     def retry(self, *, begun: float, ended: float, failures: int) -> float:
         """When to try again after so many failures in a row, the last from ``begun`` to ``ended``.
@@ -56,6 +64,40 @@ class Timing:
 
     def _rounded(self, moment: float, ready: float) -> float:
         return moment + _rounded_up(ready - moment, min(MAX_STEP_SECONDS, LEAD_SHARE * self.release.seconds))
+
+
+class SteadyClock:
+    """A clock that can be set, read beside one that cannot, so that no jump is taken for time that work needed.
+
+    A private release would be put off by as much, rounded up. ``since`` is the last moment that does not depend on how
+    long anything took; if the clock was set forward since a tick began, so is that.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.now = clock
+        self.since = 0.0
+        self.offset = 0.0  # of the clock from the one that cannot be set
+        self._worked_until = 0.0
+
+    def begin(self) -> float:
+        """A tick begins; if nothing was done for longer than between two ticks, so does what it needs."""
+        now = self.now()
+        self.offset = now - time.monotonic()
+        if not self._worked_until <= now <= self._worked_until + 2 * TICK_SECONDS:
+            self.since = now
+        return now
+
+    def worked(self) -> float:
+        """Work has ended: returns when."""
+        self._worked_until = reading = self.now()
+        jump = reading - time.monotonic() - self.offset
+        if jump > CLOCK_SECONDS:
+            self.since, self.offset = self.since + jump, self.offset + jump
+        return reading
+
+    def restart(self) -> None:
+        """What was begun is begun anew."""
+        self.since = self.now()
 
 
 def client_seconds(examples: int) -> float:

@@ -1,7 +1,15 @@
-"""A backup of a study: one zip file with its study file, its database as it was at one moment, and its catalogue.
+"""A backup of a study, written, read and restored: one zip file with its study file, its database and its catalogue.
 
 The files lie side by side under plain names, so that a restored study needs nothing of its old place. A manifest has
 the SHA-256 of each. A backup keeps what clients remove later.
+
+Releases made after the backup are not in it. The clock limits how many there can be: from a backup on the budget of a
+private study stays, and its time between releases never becomes shorter. All of them count as made: their versions are
+skipped, and a private study's ledger is charged for them.
+
+Both work in a folder near what they write until it is whole. A command that is killed leaves its folder behind, with a
+copy of a database in it. The next one removes that: a lock inside, which the system ends with the process, tells
+whether somebody still works there.
 """
 
 from __future__ import annotations
@@ -13,28 +21,29 @@ import os
 import re
 import shutil
 import sqlite3
+import tempfile
 import time
 import tomllib
 import zipfile
 import zlib
-from contextlib import closing, suppress
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from motet import __version__
-from motet.errors import InvalidStore, InvalidStudy
-from motet.files import new_file, writing
-from motet.store.dialects import parse
+from motet.errors import InvalidData, InvalidStore, InvalidStudy, MotetError
+from motet.store import pins, releases
 from motet.store.migrate import copy_tables
-from motet.store.pins import contradiction, fix_promise, since
-from motet.store.releases import last_version
-from motet.store.store import Store, read_only, refuse_moved
-from motet.store.workspace import workspace
+from motet.store.releases import Gap
+from motet.store.sqlite import lock
+from motet.store.store import Connection, Store, parse, read_only, refuse_moved
 from motet.study.study import Study
+from motet.tables.files import new_file, writing
 from motet.text import MAX_TIME
 
 MANIFEST = "manifest.json"
@@ -42,8 +51,11 @@ MAX_MANIFEST_BYTES = 100_000
 MAX_FILES = 4  # study, database, catalogue, manifest
 MAX_PIECE_BYTES = 2**20  # read at once
 MAX_RATIO, SMALL_FILE_BYTES = 100, 2**26  # of a file to what it takes in the archive, unless it is small
-MAX_VERSION = 2**31 - 1  # that the tables can hold
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
+MAX_STORED_VERSION = 2**31 - 1  # that the tables can hold
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
+ROUNDING_SECONDS = 1e-3  # in favour of more releases
+LOCK = "in-use"
+MAX_START_SECONDS = 60.0  # from the making of a folder to its lock
 STRING = r"""(?:"[^"\n]*"|'[^'\n]*')"""  # in TOML
 
 
@@ -67,7 +79,7 @@ class Manifest(BaseModel):
     study: Name
     database: Name
     made: Annotated[float, Field(ge=0.0, le=MAX_TIME, allow_inf_nan=False)]  # seconds since 1970
-    version: Annotated[int, Field(ge=0, le=MAX_VERSION)]
+    version: Annotated[int, Field(ge=0, le=MAX_STORED_VERSION)]
     files: dict[Name, str]  # SHA-256 of each
 
 
@@ -83,13 +95,13 @@ def back_up(study: Study, file: Path, *, now: float | None = None) -> Manifest:
     name = (dialect.file(url) or study.path.with_suffix(".db")).name
     with read_only(study) as connection:  # there is a database, and it is a study's
         refuse_moved(connection)
-        fixed = since(connection).promise
+        fixed = pins.since(connection).promise
     if file.exists() or file.is_symlink():
         raise InvalidStore(f"{file} already exists: choose another name, or move it away")
     with writing(file, InvalidStore), workspace(file.absolute().parent, ".backup-") as near:
         if not fixed:
             with closing(Store(study.store_url)) as store, store.refusing():
-                fix_promise(store, study)
+                pins.fix_promise(store, study)
         made, copy = time.time() if now is None else now, near / name
         if dialect.file(url) is None:
             _copy_rows(study, copy)
@@ -119,9 +131,9 @@ def _pack(manifest: Manifest, folder: Path, file: Path) -> None:
 def _version(study: Study) -> int:
     """The newest version that the database knows of; refuses one that could not be served."""
     with read_only(study) as connection:
-        if (reason := contradiction(connection, study)) is not None:
+        if (reason := pins.contradiction(connection, study)) is not None:
             raise InvalidStore(f"{study.path}: {reason}; correct the study file, or the backup could not be served")
-        return last_version(connection)
+        return releases.last_version(connection)
 
 
 def _copy_rows(study: Study, copy: Path) -> None:
@@ -190,14 +202,16 @@ def extract(file: Path, folder: Path) -> Manifest:
             _check_sizes(archive, file.stat().st_size)
             manifest = Manifest.model_validate_json(archive.read(MANIFEST))
             _check_names(manifest, archive.namelist())
-            _check_space(archive, folder)
+            needed, free = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
+            if needed > free:
+                raise InvalidStore(f"expected room for {needed} bytes in the folder, got {free}: choose another one")
             for name, digest in manifest.files.items():
                 _write(archive, name, folder / name)
                 if _digest(folder / name) != digest:
                     raise zipfile.BadZipFile(f"a {name} that was changed")
     except OSError as error:
         raise InvalidStore(f"cannot read {file}: {error.strerror}; expected a backup that motet made") from None
-    except (*BROKEN, KeyError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise InvalidStore(
             f"{file}: expected a backup that motet made, got {_reason(error)}; take another one"
         ) from None
@@ -212,15 +226,9 @@ def _check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise zipfile.BadZipFile("files that are packed in another way")
-        most = max(SMALL_FILE_BYTES, MAX_RATIO * member.compress_size)
-        if member.file_size > (MAX_MANIFEST_BYTES if member.filename == MANIFEST else most):
+        limit = max(SMALL_FILE_BYTES, MAX_RATIO * member.compress_size)
+        if member.file_size > (MAX_MANIFEST_BYTES if member.filename == MANIFEST else limit):
             raise zipfile.BadZipFile(f"a file of {member.file_size} bytes in {member.compress_size}")
-
-
-def _check_space(archive: zipfile.ZipFile, folder: Path) -> None:
-    needed, free = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
-    if needed > free:
-        raise InvalidStore(f"expected room for {needed} bytes in the folder, got {free}: choose another one")
 
 
 def _write(archive: zipfile.ZipFile, name: str, path: Path) -> None:
@@ -242,3 +250,123 @@ def _reason(error: Any) -> str:
     if isinstance(error, KeyError):
         return "an archive without a manifest"
     return str(error) or type(error).__name__
+
+
+# --- restoring a backup ---
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """A restored study; ``due`` is its next release."""
+
+    study: Study
+    gap: Gap
+    due: float  # seconds since 1970
+
+
+def restore(file: Path, folder: Path, *, last: int | None = None, now: float | None = None) -> Restoration:
+    """Restore a backup to a new folder, whole or not at all.
+
+    ``last`` is the newest version that anyone has seen. It replaces the clock's limit under ``exact``, where releases
+    are also made on request; a private study is charged for what the clock allows, or for more if ``last`` is more.
+    """
+    now = time.time() if now is None else now
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidStore(f"{folder} already exists: choose another folder, or move it away")
+    with writing(folder, InvalidStore):
+        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+        with workspace(folder.absolute().parent, ".restore-") as inside:
+            manifest = extract(file, inside)
+            gap, due = _skip_gap(_loaded(inside, manifest), manifest, last, now)
+            os.rename(inside, folder)
+    return Restoration(Study.load(folder / manifest.study), gap, due)
+
+
+def _loaded(folder: Path, manifest: Manifest) -> Study:
+    study = Study.load(folder / manifest.study)
+    dialect, url = parse(study.store_url)
+    if dialect.file(url) != (folder / manifest.database).resolve():
+        raise InvalidStore(f"{manifest.study}: expected a database beside it, got one elsewhere; take another backup")
+    return study
+
+
+def _skip_gap(study: Study, manifest: Manifest, last: int | None, now: float) -> tuple[Gap, float]:
+    """Count as made what may have been released since the backup, and schedule the next release after it."""
+    try:
+        store = Store(study.store_url)
+        with closing(store), store.transaction() as connection:
+            if (reason := pins.contradiction(connection, study)) is not None:
+                raise InvalidStore(f"{study.path.name}: {reason}; this backup cannot be served")
+            due = releases.next_release(connection)
+            gap = _gap(connection, study, manifest, due, last, now)
+            releases.skip(connection, gap, study.ledger())
+            due = releases.following(due, releases.shortest_interval(connection, study), now=now)
+            due = min(due, now + study.release.seconds)  # it is later if the clock was wrong, and set back
+            releases.set_next_release(connection, due)
+            releases.clear_request(connection)
+    except MotetError:
+        raise
+    except (SQLAlchemyError, ValueError, TypeError, KeyError, ArithmeticError) as error:  # its rows may be anything
+        cause = str(getattr(error, "orig", None) or error).partition("\n")[0]
+        raise InvalidStore(f"expected a study's database in the backup, got {cause}; take another backup") from None
+    return gap, due
+
+
+def _gap(connection: Connection, study: Study, manifest: Manifest, due: float, last: int | None, now: float) -> Gap:
+    """Which versions may have been released since the backup was made."""
+    if now < manifest.made:
+        raise InvalidData("expected a time after the backup was made, got an earlier one: set this machine's clock")
+    version, planned = releases.last_version(connection), study.ledger()
+    ends = planned is not None and planned.per == "study"
+    limit = planned.releases if planned is not None and ends else MAX_STORED_VERSION
+    every = releases.shortest_interval(connection, study)
+    first = min(due, manifest.made + every)  # another restoration of this backup may have set it
+    by_clock = min(version + scheduled(first, every, since=manifest.made, now=now), limit)
+    if last is None:
+        last = by_clock
+    elif not version <= last <= limit:
+        until = f" to {limit}, the last of its budget" if ends else f" to {limit}"
+        raise InvalidData(f"expected a version from {version}, the newest in the backup,{until}, got {last}")
+    return Gap(version, last if planned is None else max(last, by_clock), manifest.made, now)
+
+
+def scheduled(due: float, every: float, *, since: float, now: float) -> int:
+    """How many releases the clock allows after ``since``, if the first of them was due then or overdue."""
+    now, since = now + ROUNDING_SECONDS, since - ROUNDING_SECONDS
+    if now < due:
+        return 0
+    return int((now - due) // every) - int(max(since - due, 0.0) // every) + 1
+
+
+# --- a folder of a command's own ---
+
+
+@contextmanager
+def workspace(parent: Path, prefix: str) -> Iterator[Path]:
+    """An empty folder for its owner alone, on the same disk as ``parent``'s files; at the end nothing is left of it."""
+    for path in parent.glob(f"{prefix}*"):
+        _remove_abandoned(path)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
+        descriptor = os.open(Path(folder, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock(descriptor)
+            inside = Path(folder, "work")
+            inside.mkdir(mode=0o700)
+            yield inside
+        finally:
+            os.close(descriptor)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what a killed command left, and leave what another one works in."""
+    with suppress(OSError):  # another one has the lock, or it is not ours
+        if not (folder / LOCK).exists():
+            if time.time() - folder.stat().st_mtime > MAX_START_SECONDS:
+                folder.rmdir()  # only if it is empty
+            return
+        descriptor = os.open(folder / LOCK, os.O_RDWR)
+        try:
+            lock(descriptor)
+            shutil.rmtree(folder)
+        finally:
+            os.close(descriptor)

@@ -1,5 +1,5 @@
-"""The chain: each start with other settings, each release, withdrawal and restoration adds a link with a digest of all
-before.
+"""A hash chain: each start with other settings, each release, withdrawal and restoration adds a link with a digest of
+all before.
 
 A link states what was written with it: pinned settings, rows of the ledger and of the releases with digests of their
 bytes, and clients' participations. All links together state what these tables must have, so a row that another program
@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Row, select
 
 from motet.errors import InvalidStore
+from motet.store.records import setting
 from motet.store.schema import chain, ledger, participations, releases
-from motet.store.settings import setting
 
 Content: TypeAlias = dict[str, Any]  # what a link states, by part; JSON
-ROWS_PER_QUERY = 20
+RELEASES_PER_QUERY = 20
 SHOWN_LETTERS = 16  # of a digest, to people
 EMPTY = hashlib.sha256(b"").hexdigest()  # of a release without noise that a later one replaced, or that was withdrawn
 BROKEN = "the record of releases in the database was changed by another program: check it with motet verify"
@@ -79,10 +79,6 @@ def charges(connection: Connection, scales: Mapping[int, float]) -> Content:
     return {"ledger": new, "participations": _participations(connection)}
 
 
-def gap(fields: Mapping[str, Any]) -> Content:
-    return {"gaps": [dict(fields)]}
-
-
 def _participations(connection: Connection) -> str:
     sha, rows = hashlib.sha256(), select(participations).order_by(participations.c.client)
     for client, count in connection.execute(rows):
@@ -119,7 +115,7 @@ def tables(connection: Connection, *, data: bool) -> dict[str, Any]:
     """What there is, in the same form; without ``data`` no release has bytes, since reading them takes long."""
     columns = [column for column in releases.c if data or column is not releases.c.data]
     by_version: dict[str, Any] = {}
-    with connection.execute(select(*columns), execution_options={"yield_per": ROWS_PER_QUERY}) as rows:
+    with connection.execute(select(*columns), execution_options={"yield_per": RELEASES_PER_QUERY}) as rows:
         for row in rows.mappings():
             by_version |= release({"data": b"", **row})["releases"]
     scales = {row.version: row.scale for row in connection.execute(select(ledger))}

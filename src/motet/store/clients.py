@@ -8,15 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import RowMapping, bindparam, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from motet.arrays import slices
 from motet.errors import InvalidData, Unauthorized, UnknownTask
-from motet.store.log import append, lock, take_numbers
+from motet.store.records import append, lock, mark_deletion, put, setting, take_numbers
 from motet.store.schema import clients, examples, log
-from motet.store.settings import put, setting
-from motet.store.store import Connection, mark_deletion
 
 NAMES_PER_QUERY = 500
 # Built once: every addition of examples uses it.
@@ -36,14 +34,6 @@ class Enrollment:
     id: str
     name: str
     token: str
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a client may know of itself: its name, and how many examples it has."""
-
-    name: str
-    count: int
 
 
 def hash_token(token: str) -> str:
@@ -99,9 +89,9 @@ def clients_by_examples(connection: Connection) -> dict[int, int]:
     return {row[0]: row[1] for row in connection.execute(counted)}
 
 
-def random_clients(connection: Connection, number: int, *, most_examples: int) -> list[str]:
+def random_clients(connection: Connection, number: int, *, max_examples: int) -> list[str]:
     """The ids of some clients who have examples, and not more than so many."""
-    some = select(clients.c.id).where(clients.c.count.between(1, most_examples)).order_by(func.random()).limit(number)
+    some = select(clients.c.id).where(clients.c.count.between(1, max_examples)).order_by(func.random()).limit(number)
     return list(connection.execute(some).scalars())
 
 
@@ -117,11 +107,12 @@ def find_client(connection: Connection, name_or_id: str) -> RowMapping | None:
     return rows[0] if rows else None
 
 
-def summary(connection: Connection, client: str) -> Summary:
-    row = connection.execute(select(clients.c.name, clients.c.count).where(clients.c.id == client)).first()
-    if row is None:
+def summary(connection: Connection, client: str) -> RowMapping:
+    """What a client may know of itself: its name, and how many examples it has."""
+    chosen = select(clients.c.name, clients.c.count).where(clients.c.id == client)
+    if (row := connection.execute(chosen).mappings().first()) is None:
         raise _unknown(client)
-    return Summary(*row)
+    return row
 
 
 def rotate(connection: Connection, client: str) -> str:
@@ -146,7 +137,7 @@ def _update(connection: Connection, client: str, **values: Any) -> None:
 def forget(connection: Connection, client: str) -> int:
     """Delete everything of a client but its random id in the log; returns how many examples it had."""
     number = take_numbers(connection, 1)
-    count = summary(connection, client).count
+    count: int = summary(connection, client)["count"]
     connection.execute(delete(examples).where(examples.c.client == client))
     connection.execute(delete(clients).where(clients.c.id == client))
     connection.execute(update(log).where(log.c.client == client, log.c.kind != "add").values(example=None))
@@ -182,9 +173,9 @@ def require_token(connection: Connection, client: str, hashed: str) -> None:
 
 def valid_tokens(connection: Connection, hashes: Collection[str]) -> set[str]:
     """Those of some hashed tokens that open something at the moment of a snapshot."""
-    valid, listed = set[str](), list(hashes)
-    for part in slices(len(listed), NAMES_PER_QUERY):
-        chosen = select(clients.c.token).where(clients.c.token.in_(listed[part]), clients.c.revoked.is_(False))
+    valid, tokens = set[str](), list(hashes)
+    for part in slices(len(tokens), NAMES_PER_QUERY):
+        chosen = select(clients.c.token).where(clients.c.token.in_(tokens[part]), clients.c.revoked.is_(False))
         valid |= set(connection.execute(chosen).scalars())
     return valid
 

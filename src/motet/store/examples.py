@@ -1,13 +1,13 @@
 """Clients' examples in the database: added, replaced, removed, and read back as inputs, outputs and noise.
 
-``Addition`` is a command that the writer may commit together with others.
+The format in which they are stored is chosen here. Additions are data: the writer makes many of them together.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -16,20 +16,20 @@ import numpy as np
 from sqlalchemy import Row, bindparam, func, select, update
 
 from motet.arrays import Array, slices
-from motet.datasets import Fields
 from motet.errors import TooMany, Unauthorized, UnknownExample
 from motet.model.model import Model
 from motet.store.clients import INVALID_TOKEN, change_counts, require_token, summary
-from motet.store.log import append, lock, supersede, take_numbers
-from motet.store.pins import require_terms
+from motet.store.records import append, lock, mark_deletion, require_terms, supersede, take_numbers
 from motet.store.schema import PRESENT, examples, log
-from motet.store.store import Connection, insert_rows, mark_deletion
+from motet.store.store import Connection, insert_rows
+from motet.tables.roles import Roles
 
 IDS_PER_QUERY = 500
 REMOVED_PER_EXAMPLE = 10  # ids of removed examples that are kept, for each example that a client may have
 EXAMPLES_PER_QUERY = 5000
+MAX_NUMBER = 2**63 - 1  # of the log
 # Built once: every addition of examples uses it. The first condition is that of the index.
-REMOVALS = (
+REMOVAL_COUNTS = (
     select(log.c.client, func.count())
     .where(log.c.client.in_(bindparam("clients", expanding=True)), log.c.kind != "add", log.c.kind == "remove")
     .group_by(log.c.client)
@@ -43,6 +43,11 @@ class Example(NamedTuple):
     x: bytes | bytearray
     y: float
     noise: float
+
+    @classmethod
+    def of(cls, model: Model, id: str, row: Array, y: float, noise: float) -> Example:
+        """An input's row, output and noise that the study takes."""
+        return cls(id, to_bytes(model, row[None])[0], y, noise)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ def triples(stored: Sequence[Any], model: Model, dimension: int) -> tuple[Array,
 
 @dataclass(frozen=True)
 class Addition:
-    """A command that adds examples of one client; one whose id was ever used is a duplicate and changes nothing."""
+    """New examples of one client; one whose id was ever used is a duplicate and changes nothing."""
 
     client: str
     columns: Sequence[Sequence[Any]]  # ids, inputs, outputs, noise: there may be many, so none is an object
@@ -98,27 +103,30 @@ class Addition:
     token: str | None = None  # the hash of the client's: the addition is refused if it is not valid any more
     terms: str | None = None  # of the server: it is refused under others too
 
-    @classmethod
-    def of(
-        cls, client: str, new: Iterable[Example], limit: int, token: str | None = None, terms: str | None = None
-    ) -> Addition:
-        return cls(client, list(zip(*new)), limit, token, terms)
-
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def __call__(self, connection: Connection) -> Added:
-        lock(connection)
-        if self.token is not None:
-            require_token(connection, self.client, self.token)
-        by_id = {example[0]: Example(*example) for example in reversed(list(zip(*self.columns)))}  # the first counts
-        for id in _used(connection, self.client, list(by_id)):
-            del by_id[id]
-        new = list(reversed(by_id.values()))
-        if not new:
-            return Added(0, len(self), summary(connection, self.client).count)
-        (done,) = add_all(connection, [self.of(self.client, new, self.limit, self.token, self.terms)])
-        return dataclasses.replace(done, duplicates=len(self) - len(new))
+
+def columns(
+    model: Model, ids: Sequence[str], X: Array, y: Sequence[float], noise: Sequence[float]
+) -> Sequence[Sequence[Any]]:
+    """Those of an ``Addition``, from triples that the study takes."""
+    return [ids, to_bytes(model, X), y, noise]
+
+
+def add(connection: Connection, addition: Addition) -> Added:
+    """An addition that may have duplicates."""
+    lock(connection)
+    if addition.token is not None:
+        require_token(connection, addition.client, addition.token)
+    by_id = {example[0]: example for example in reversed(list(zip(*addition.columns)))}  # the first counts
+    for id in _used(connection, addition.client, list(by_id)):
+        del by_id[id]
+    if not by_id:
+        return Added(0, len(addition), summary(connection, addition.client)["count"])
+    new = dataclasses.replace(addition, columns=list(zip(*reversed(by_id.values()))))
+    (done,) = add_all(connection, [new])
+    return dataclasses.replace(done, duplicates=len(addition) - len(new))
 
 
 def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
@@ -129,7 +137,7 @@ def _used(connection: Connection, client: str, ids: list[str]) -> Iterator[str]:
 
 
 def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added]:
-    """All additions in a few statements.
+    """All additions in a few statements; none may have duplicates.
 
     Raises if an id was used, a token is not valid any more, the terms are others, or a client is unknown, would have
     too many or has removed too many.
@@ -153,8 +161,8 @@ def add_all(connection: Connection, additions: Sequence[Addition]) -> list[Added
         if (gone := removed.get(addition.client, 0)) >= REMOVED_PER_EXAMPLE * addition.limit:
             raise TooMany(
                 f"expected fewer than {REMOVED_PER_EXAMPLE * addition.limit} removed examples, got {gone}: their ids "
-                "are kept, so that none comes back; replace examples in place of removing and adding, or be forgotten "
-                "and enrolled anew"
+                "are kept, so that none comes back; replace examples instead of removing and adding them, or be "
+                "forgotten and enrolled anew"
             )
         done.append(Added(new, 0, count))
         later[addition.client] += new
@@ -169,7 +177,7 @@ def _removals(connection: Connection, clients: Sequence[str]) -> dict[str, int]:
     """How many examples each client has removed, if any: the index of alterations has them."""
     removed: dict[str, int] = {}
     for part in slices(len(clients), IDS_PER_QUERY):
-        rows = connection.execute(REMOVALS, {"clients": clients[part]})
+        rows = connection.execute(REMOVAL_COUNTS, {"clients": clients[part]})
         removed |= {row[0]: row[1] for row in rows}
     return removed
 
@@ -224,19 +232,28 @@ def added_since(connection: Connection, client: str, number: int) -> set[str]:
     return set(connection.execute(new).scalars())
 
 
-def count_examples(connection: Connection) -> int:
-    return connection.execute(select(func.count()).select_from(examples).where(PRESENT)).scalar_one()
+def count_examples(connection: Connection, *, until: int = MAX_NUMBER) -> int:
+    """How many there are, or those up to a number of the log."""
+    stored = select(func.count()).select_from(examples).where(PRESENT, examples.c.sequence <= until)
+    return connection.execute(stored).scalar_one()
 
 
-def example_fields(dimension: int) -> Fields:
+def batches(connection: Connection, *, until: int = MAX_NUMBER) -> Iterator[Sequence[Row[Any]]]:
+    """All examples up to a number of the log, many at a time, each client's together."""
+    chosen = select(examples).where(PRESENT, examples.c.sequence <= until)
+    ordered = chosen.order_by(examples.c.client, examples.c.id)
+    with connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}) as rows:
+        yield from rows.partitions()
+
+
+def example_roles(dimension: int) -> Roles:
     """The columns of ``example_tables``."""
-    return Fields("client", "y", tuple(f"x{k}" for k in range(dimension)), "noise")
+    return Roles("client", "y", tuple(f"x{k}" for k in range(dimension)), "noise")
 
 
 def example_tables(connection: Connection, model: Model, dimension: int) -> Iterator[dict[str, Any]]:
     """All examples in tables, each client's together."""
-    ordered = select(examples).where(PRESENT).order_by(examples.c.client, examples.c.id)
-    for rows in connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}).partitions():
+    for rows in batches(connection):
         X, y, noise = triples(rows, model, dimension)
-        inputs = dict(zip(example_fields(dimension).inputs, X.T))
+        inputs = dict(zip(example_roles(dimension).inputs, X.T))
         yield {"client": np.array([row.client for row in rows], dtype=object), **inputs, "y": y, "noise": noise}

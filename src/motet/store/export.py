@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 
 from motet.errors import UnknownTask
 from motet.store.clients import find_client
-from motet.store.examples import inputs
+from motet.store.examples import inputs, of_clients
 from motet.store.releases import gaps, participation
 from motet.store.schema import PRESENT, examples, log, releases
 from motet.store.store import Connection
@@ -18,7 +18,7 @@ WITHOUT_NOISE = (
     "{Made} while this client's examples were stored. They have no noise: from two copies of them anyone may "
     "reconstruct what the client had sent, also after it was removed here."
 )
-PRIVATE = (
+WITH_NOISE = (
     "{Made} while this client's examples were stored. Copies of them exist elsewhere; they, and the noisy sums that "
     "are stored to improve later releases, reveal no more of the client than (ε, δ) = ({epsilon:g}, {delta:g}) allows."
 )
@@ -39,26 +39,15 @@ def export_client(connection: Connection, study: Study, name_or_id: str) -> dict
     data: dict[str, Any] = {"study": study.name, "id": id}
     if client is not None:
         data |= {"name": client["name"], "revoked": client["revoked"]}
-    data |= {"examples": _examples(connection, study, id), "removed": _removed(connection, id), "log": history}
+    gone = select(examples.c.id).where(examples.c.client == id, ~PRESENT).order_by(examples.c.id)
+    removed = list(connection.execute(gone).scalars())
+    rows = of_clients(connection, [id])
+    xs = inputs(study.model, [row.x for row in rows])  # as they were sent
+    stored = [{"id": r.id, "x": x, "y": r.y, "noise": r.noise, "sequence": r.sequence} for r, x in zip(rows, xs)]
+    data |= {"examples": stored, "removed": removed, "log": history}
     if study.private and study.release.per == "client":
         data["releases_taken_part_in"] = participation(connection, id)
     return data | {"notes": _notes(connection, study, history, forgotten=client is None)}
-
-
-def _examples(connection: Connection, study: Study, id: str) -> list[dict[str, Any]]:
-    """The stored examples, with inputs as they were sent."""
-    chosen = select(examples).where(examples.c.client == id, PRESENT).order_by(examples.c.id)
-    rows = connection.execute(chosen).all()
-    xs = inputs(study.model, [row.x for row in rows])
-    return [
-        {"id": row.id, "x": x, "y": row.y, "noise": row.noise, "sequence": row.sequence} for row, x in zip(rows, xs)
-    ]
-
-
-def _removed(connection: Connection, id: str) -> list[str]:
-    """The ids of examples that were removed."""
-    chosen = select(examples.c.id).where(examples.c.client == id, ~PRESENT).order_by(examples.c.id)
-    return list(connection.execute(chosen).scalars())
 
 
 def _notes(connection: Connection, study: Study, history: list[dict[str, Any]], *, forgotten: bool) -> list[str]:
@@ -69,7 +58,7 @@ def _notes(connection: Connection, study: Study, history: list[dict[str, Any]], 
     meanwhile = releases.c.sequence.between(begin, end - 1) if forgotten else releases.c.sequence >= begin
     first, last = connection.execute(versions.where(meanwhile)).one() if history else (None, None)
     made = f"Release {first} was made" if first == last else f"Releases {first} to {last} were made"
-    note = PRIVATE if study.private else WITHOUT_NOISE
+    note = WITH_NOISE if study.private else WITHOUT_NOISE
     notes.append(NONE if first is None else note.format(Made=made, **study.release.model_dump()))
     notes += [LOST.format(Versions=gap.versions.capitalize()) for gap in gaps(connection) if gap.versions]
     return [*notes, BACKUPS]

@@ -17,15 +17,12 @@ from sqlalchemy.engine import URL
 from motet.errors import InvalidStore
 from motet.store import schema
 from motet.store.clients import totals
-from motet.store.dialects import parse
-from motet.store.settings import put, setting
-from motet.store.store import Connection, Store, insert_rows, read_only, refusing
-from motet.store.verify import Progress
+from motet.store.records import put, setting
+from motet.store.store import Connection, Progress, Store, insert_rows, parse, read_only, refusing
 from motet.study.study import Study, store_url
 
 ROWS_PER_QUERY = {schema.releases: 2, schema.chain: 50}  # their rows may be large
 OTHER_ROWS_PER_QUERY = 800
-NOT_COPIED = {"moved"}  # settings of the source alone
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ def migrate(study: Study, target: str, progress: Progress, *, reached: Callable[
     with ExitStack() as opened:
         for dialect, url in ((from_dialect, from_url), (to_dialect, to_url)):
             with refusing(url, dialect):
-                opened.callback(dialect.lock_server(url, alone=True))
+                opened.enter_context(dialect.lock_server(url, alone=True))
         source = opened.enter_context(closing(Store(study.store_url)))
         new = opened.enter_context(closing(Store(to_url.render_as_string(hide_password=False))))
         opened.enter_context(new.refusing())
@@ -81,12 +78,12 @@ def _is_done(source: Store, target: Store, name: str) -> bool:
     with target.snapshot() as connection:
         if moved is not None and setting(connection, "move") == number:
             return True
-        if not is_empty(connection):
+        if not _is_empty(connection):
             raise InvalidStore(f"{name}: expected an empty database, got one that has a study: choose another one")
     return False
 
 
-def is_empty(connection: Connection) -> bool:
+def _is_empty(connection: Connection) -> bool:
     """Whether a database has the tables of a study, and nothing in them."""
     settings = set(connection.execute(select(schema.settings.c.key)).scalars())
     others = (table for table in schema.metadata.sorted_tables if table not in (schema.settings, schema.head))
@@ -106,12 +103,6 @@ def _seal(source: Store, target: str) -> None:
             put(connection, "move", secrets.token_hex(8))
 
 
-def _open_again(source: Store) -> None:
-    with source.transaction() as connection:
-        connection.execute(update(schema.head).values(one=schema.HERE))
-        connection.execute(schema.settings.delete().where(schema.settings.c.key == "moved"))
-
-
 # --- everything is copied ---
 
 
@@ -126,7 +117,9 @@ def _copy_or_open(source: Store, target: Store, progress: Progress, reached: Cal
             copied = True
     except BaseException:
         if not copied:
-            _open_again(source)
+            with source.transaction() as connection:
+                connection.execute(update(schema.head).values(one=schema.HERE))
+                connection.execute(schema.settings.delete().where(schema.settings.c.key == "moved"))
         raise
 
 
@@ -144,7 +137,7 @@ def copy_tables(
             _copy(table, source, target, advance if table is schema.examples else lambda _: None)
             reached(f"copied {table.name}")
     target.execute(update(schema.head).values(one=schema.HERE))
-    target.execute(schema.settings.delete().where(schema.settings.c.key.in_(NOT_COPIED)))
+    target.execute(schema.settings.delete().where(schema.settings.c.key == "moved"))  # of the source alone
 
 
 def _copy(table: Table, source: Connection, target: Connection, advance: Callable[[int], None]) -> None:

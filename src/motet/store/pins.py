@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from motet.errors import Busy, InvalidStore
+from motet.errors import InvalidStore
 from motet.store import chain
-from motet.store.log import lock
+from motet.store.records import lock, put, setting
 from motet.store.releases import last_version, latest, next_release, set_next_release, shortest_interval
-from motet.store.schema import log, settings
-from motet.store.settings import put, setting
+from motet.store.schema import log
 from motet.store.store import Connection, Store
 from motet.study.pins import BACKUP, EXAMPLE, RELEASE, Since, pinned_seconds
 from motet.study.study import Study
 
 FIRST_START = "the first start"  # of an earlier version, which did not record whether there were backups
 NO_BACKUP, HAS_BACKUP = "none", "made"
-TERMS = select(settings.c.value).where(settings.c.key == "terms")  # built once: every addition of examples uses it
 
 
 def since(connection: Connection) -> Since:
@@ -94,12 +92,3 @@ def fix_promise(store: Store, study: Study) -> None:
                 "back, before a backup"
             )
         put(connection, "backup", HAS_BACKUP)
-
-
-def require_terms(connection: Connection, terms: str) -> None:
-    """Refuse what a client sends to a server that was started with other inputs, limits or promise than the last one.
-
-    A database file has one server at a time; others may have more.
-    """
-    if connection.execute(TERMS).scalar() != terms:
-        raise Busy("the study was changed since this server started: its operator has to start it again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,22 +17,22 @@ from scipy.stats import chi2
 from sqlalchemy import func, select
 
 from motet.arrays import Array, as_bytes
+from motet.engine.engine import Engine
 from motet.errors import InvalidRelease, MotetError, UnknownTask
-from motet.learning.engine import Engine
 from motet.privacy.ledger import UNIT, Integers, Ledger
 from motet.privacy.mechanism import Mechanism
 from motet.release.disclosed import TENSORS, Disclosed
 from motet.release.posterior import Posterior
-from motet.store.examples import triples
+from motet.store.examples import batches, triples
 from motet.store.releases import StoredRelease, current, gaps, noisy_sums
-from motet.store.schema import PRESENT, examples, log, participations, releases
+from motet.store.schema import log, participations, releases
 from motet.store.store import Connection
 from motet.study.study import Study
 from motet.text import count
 
-EXAMPLES_PER_QUERY = 5000
 # Largest relative differences that rounding may make: of sums in a fixed basis, in a growing one, of what follows.
 MAX_FIXED, MAX_GROWING, MAX_SOLVED = 1e-8, 1e-6, 1e-5
+BASIS = ("landmarks", "A")  # tensors of a release
 MIN_P = 1e-6  # a smaller probability is not chance
 BYTES, SUMS = "released bytes", "recomputed sums"  # names of checks
 State: TypeAlias = Literal["ok", "failed", "skipped"]
@@ -45,9 +45,6 @@ class Check:
     name: str
     state: State
     text: str
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +62,6 @@ class Recomputation:
     retired: set[Hashable]
 
 
-def count_examples(connection: Connection) -> int:
-    """How many examples to learn."""
-    newest = select(func.max(releases.c.sequence)).scalar_subquery()
-    chosen = select(func.count()).select_from(examples).where(PRESENT, examples.c.sequence <= newest)
-    return connection.execute(chosen).scalar_one()
-
-
 def recompute(connection: Connection, study: Study, advance: Callable[[int], None]) -> Recomputation | Check:
     """All that ``compare`` needs of the database; a check instead if there is nothing to compare."""
     last = current(connection)
@@ -87,7 +77,10 @@ def recompute(connection: Connection, study: Study, advance: Callable[[int], Non
         # A model without noise may have been improved since.
         engine = Engine(study.model if study.private else release.model)
         if reason is None:
-            _learn(engine, connection, study.dimension, last.sequence, advance)
+            for rows in batches(connection, until=last.sequence):
+                engine.learn_many([row.client for row in rows], *triples(rows, engine.model, study.dimension))
+                advance(len(rows))
+            engine.open(study.dimension)  # there may be no examples
             for client in last.left_out:
                 with suppress(UnknownTask):
                     engine.forget(client)
@@ -112,19 +105,6 @@ def _alterations(connection: Connection, last: StoredRelease) -> str | None:
         f"examples were replaced or removed since release {last.version}, and their old values "
         "are deleted: verify again after the next release"
     )
-
-
-def _learn(
-    engine: Engine, connection: Connection, dimension: int, sequence: int, advance: Callable[[int], None]
-) -> None:
-    """Learn all examples up to a number of the log."""
-    chosen = select(examples).where(PRESENT, examples.c.sequence <= sequence)
-    ordered = chosen.order_by(examples.c.client, examples.c.id)
-    with connection.execute(ordered, execution_options={"yield_per": EXAMPLES_PER_QUERY}) as stored:
-        for rows in stored.partitions():
-            engine.learn_many([row.client for row in rows], *triples(rows, engine.model, dimension))
-            advance(len(rows))
-    engine.open(dimension)  # there may be no examples
 
 
 def compare(study: Study, recomputed: Recomputation) -> Iterator[Check]:
@@ -157,7 +137,7 @@ def _sums(engine: Engine, release: Disclosed) -> Check:
         return Check(SUMS, "failed", f"release {release.version} has other inputs than the examples")
     if sums.inputs is not None:  # a growing basis depends on the order of inputs: take the release's
         sums, allowed = sums.into(release.basis.columns(sums.inputs)), MAX_GROWING
-    elif not _same_basis(fresh, release):
+    elif not all(_difference(getattr(fresh, name), getattr(release, name)) <= MAX_FIXED for name in BASIS):
         text = "the basis is another on this machine: verify again after the next release"
         return Check(SUMS, "skipped", text)
     worst = max(_difference(release.Lambda, sums.G), _difference(release.eta, sums.g))
@@ -165,10 +145,6 @@ def _sums(engine: Engine, release: Disclosed) -> Check:
     whose = f"{count(len(engine), 'example')} of {count(len(engine.tasks), 'client')}"
     text = f"release {release.version} {'matches' if right else 'does not match'} the sums of {whose}"
     return Check(SUMS, "ok" if right else "failed", f"{text} (difference {worst:.1g}, at most {allowed:g})")
-
-
-def _same_basis(a: Disclosed, b: Disclosed) -> bool:
-    return all(_difference(getattr(a, name), getattr(b, name)) <= MAX_FIXED for name in ("landmarks", "A"))
 
 
 def _near(a: float | None, b: float | None) -> bool:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import case, func, select, update
@@ -19,11 +19,10 @@ from motet.errors import InvalidStore
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Integers, Ledger
 from motet.store import chain
-from motet.store.log import lock, newest_number
+from motet.store.records import lock, mark_deletion, newest_number, put, setting
 from motet.store.schema import clients, participations, releases
 from motet.store.schema import ledger as ledger_rows
-from motet.store.settings import put, setting
-from motet.store.store import Connection, Store, insert_rows, mark_deletion
+from motet.store.store import Connection, Store, insert_rows
 from motet.study.pins import pinned_seconds
 from motet.study.study import Study
 from motet.text import MAX_TIME
@@ -83,16 +82,15 @@ class Schedule:
 
 
 def schedule(connection: Connection) -> Schedule:
-    pinned, requested = setting(connection, "pinned") or "", setting(connection, "wanted") == "yes"
-    newest = _newest(connection)
+    newest = newest_release(connection)
     return Schedule(
         next_release(connection),
-        last_version(connection),
+        last_version(connection, newest.version),
         chain.head(connection),
-        pinned,
-        requested,
-        overdue=_holds_removed(connection) or is_withdrawn(connection),
-        served=newest is not None and bool(newest.size),
+        setting(connection, "pinned") or "",
+        requested=setting(connection, "wanted") == "yes",
+        overdue=newest.withdrawn or _holds_removed(connection, newest),
+        served=newest.served,
     )
 
 
@@ -108,7 +106,7 @@ def request_release(connection: Connection) -> tuple[int, int]:
     lock(connection)
     put(connection, "wanted", "yes")
     put(connection, "refused", "")
-    return newest_number(connection), current_version(connection)
+    return newest_number(connection), newest_release(connection).version
 
 
 def request_after_removal(connection: Connection) -> int:
@@ -127,30 +125,40 @@ def begin(store: Store) -> None:
 
 def may_show(connection: Connection, number: int) -> bool:
     """Whether a release that is served, or is made while none is, may have what was removed with this number."""
-    newest = _newest(connection)
-    if newest is not None and newest.size:
-        return bool(newest.sequence < number)
+    newest = newest_release(connection)
+    if newest.served:
+        return newest.sequence < number
     begun = setting(connection, "begun") or ""
     return begun.isdecimal() and int(begun) < number
 
 
-def _holds_removed(connection: Connection) -> bool:
-    """Whether the current release may have something that was removed after it."""
-    newest = _newest(connection)
-    removed = setting(connection, "removed") or "0"
-    return newest is not None and bool(newest.size) and removed.isdecimal() and newest.sequence < int(removed)
+class Newest(NamedTuple):
+    """The newest release, without its bytes; version 0 before the first."""
+
+    version: int = 0
+    sequence: int = 0
+    size: int = 0  # of its bytes: none if it is withdrawn
+
+    @property
+    def served(self) -> bool:
+        return self.size > 0
+
+    @property
+    def withdrawn(self) -> bool:
+        """No longer served; the next one ends that."""
+        return self.version > 0 and not self.size
 
 
-def is_withdrawn(connection: Connection) -> bool:
-    """Whether the newest release is no longer served; the next one ends that."""
-    newest = _newest(connection)
-    return newest is not None and not newest.size
-
-
-def _newest(connection: Connection) -> Any:
-    """Version, sequence and size of the newest release; None before the first."""
+def newest_release(connection: Connection) -> Newest:
     chosen = select(releases.c.version, releases.c.sequence, func.length(releases.c.data).label("size"))
-    return connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
+    row = connection.execute(chosen.order_by(releases.c.version.desc()).limit(1)).first()
+    return Newest() if row is None else Newest(*row)
+
+
+def _holds_removed(connection: Connection, newest: Newest) -> bool:
+    """Whether a release that is served may have something that was removed after it."""
+    removed = setting(connection, "removed") or "0"
+    return newest.served and removed.isdecimal() and newest.sequence < int(removed)
 
 
 def clear_request(connection: Connection) -> None:
@@ -170,7 +178,7 @@ def postpone(store: Store, acted_on: Schedule, *, next_due: float, refusal: str)
     with store.transaction() as connection:
         if not _is_current(connection, acted_on):
             return False
-        if withdraws := bool(refusal) and _holds_removed(connection):
+        if withdraws := bool(refusal) and _holds_removed(connection, newest_release(connection)):
             _withdraw(connection, refusal)
         _advance(connection, acted_on, next_due, refusal)
     if withdraws:
@@ -211,13 +219,24 @@ class StoredRelease:
 
 
 @dataclass(frozen=True, eq=False)
-class NewRelease(StoredRelease):
-    """A release to store and, if it is private, its noisy sum and what it spends."""
+class PrivatePart:
+    """Of a private release: its noisy sum, which later releases build on, and what it spends."""
 
-    noisy_sum: Integers | None = None
-    scale: float | None = None  # of the noise
-    charged: tuple[str, ...] = ()  # the clients in it, if each has a budget of its own
-    coordinates: Coordinates | None = None  # of the noisy sum
+    noisy: Integers
+    scale: float  # of the noise
+    charged: tuple[str, ...]  # the clients in it, if each has a budget of its own
+    coordinates: Coordinates  # of the noisy sum
+
+
+@dataclass(frozen=True, eq=False)
+class NewRelease:
+    """A release that is to be stored."""
+
+    version: int
+    sequence: int  # of the log: later changes are not in it
+    data: bytes
+    left_out: Mapping[str, str] = field(default_factory=dict)  # clients that are not in it, and why
+    private: PrivatePart | None = None
 
 
 def current(connection: Connection) -> StoredRelease | None:
@@ -229,11 +248,6 @@ def current(connection: Connection) -> StoredRelease | None:
     left_out = json.loads(setting(connection, "left out") or "{}")
     withdrawn = "" if row.data else setting(connection, "withdrawn") or "its bytes were deleted"
     return StoredRelease(*row, left_out=left_out, withdrawn=withdrawn)
-
-
-def current_version(connection: Connection) -> int:
-    """Of the newest release; 0 before the first."""
-    return connection.execute(select(func.max(releases.c.version))).scalar() or 0
 
 
 def history(connection: Connection, planned: Ledger | None, limit: int) -> list[dict[str, Any]]:
@@ -254,10 +268,11 @@ def history(connection: Connection, planned: Ledger | None, limit: int) -> list[
     ]
 
 
-def last_version(connection: Connection) -> int:
+def last_version(connection: Connection, newest: int | None = None) -> int:
     """The newest version that anyone may have seen, also one that a restored backup does not have."""
+    newest = newest_release(connection).version if newest is None else newest
     charged = connection.execute(select(func.max(ledger_rows.c.version))).scalar() or 0
-    return max(current_version(connection), charged, *(one.last for one in gaps(connection)), 0)
+    return max(newest, charged, *(one.last for one in gaps(connection)), 0)
 
 
 def publish(
@@ -265,6 +280,7 @@ def publish(
     new: NewRelease,
     acted_on: Schedule,
     *,
+    made: float,
     next_due: float,
     reached: Callable[[str], None] = lambda _: None,
 ) -> str | None:
@@ -274,27 +290,29 @@ def publish(
     the chain's new head; None if another publisher was first: there is one release for each time that is due, and one
     for each request.
     """
-    noisy = None if new.noisy_sum is None else new.noisy_sum.astype("<i8").tobytes()
-    row = {"version": new.version, "sequence": new.sequence, "made": new.made, "data": new.data, "noisy": noisy}
+    private = new.private
+    noisy = None if private is None else private.noisy.astype("<i8").tobytes()
+    row = {"version": new.version, "sequence": new.sequence, "made": made, "data": new.data, "noisy": noisy}
     with store.transaction() as connection:
         if not _is_current(connection, acted_on):
             return None
         content = chain.release(row)
-        if new.scale is not None:
-            content |= _charge(connection, {new.version: new.scale}, new.charged)
-            _fix_coordinates(connection, new.coordinates)
-        if _holds_removed(connection):
+        if private is not None:
+            content |= _charge(connection, {new.version: private.scale}, private.charged)
+            if _stored_coordinates(connection) is None:
+                put(connection, "coordinates", json.dumps(private.coordinates.fingerprint.tolist()))
+        if _holds_removed(connection, newest_release(connection)):
             mark_deletion(connection)
         reached("ledger")
         connection.execute(releases.insert().values(**row))
         chain.append(connection, "release", content)
         put(connection, "left out", json.dumps(dict(new.left_out)))
-        if noisy is None:
+        if private is None:
             connection.execute(update(releases).where(releases.c.version < new.version).values(data=b""))
         _advance(connection, acted_on, next_due, refusal="")
         head = chain.head(connection)
     reached("publication")
-    if noisy is None:
+    if private is None:
         store.scrub()
     return head
 
@@ -322,11 +340,6 @@ def _stored_coordinates(connection: Connection) -> str | None:
     """None before the first noisy sum: until then the model may change."""
     first = connection.execute(select(releases.c.version).where(releases.c.noisy.is_not(None)).limit(1)).scalar()
     return None if first is None else setting(connection, "coordinates")
-
-
-def _fix_coordinates(connection: Connection, coordinates: Coordinates | None) -> None:
-    if coordinates is not None and _stored_coordinates(connection) is None:
-        put(connection, "coordinates", json.dumps(coordinates.fingerprint.tolist()))
 
 
 def budget(connection: Connection, planned: Ledger) -> Ledger:
@@ -403,7 +416,7 @@ def skip(connection: Connection, gap: Gap, planned: Ledger | None) -> None:
     """
     chain.check(connection)
     put(connection, "restored", json.dumps([asdict(one) for one in (*gaps(connection), gap)]))
-    content = chain.gap(asdict(gap))
+    content: chain.Content = {"gaps": [asdict(gap)]}
     if planned is not None and gap.last > gap.version:
         count = min(gap.last - gap.version, planned.releases)
         if planned.per == "client":

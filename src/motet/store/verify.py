@@ -8,9 +8,8 @@ every single client, so there the comparison shows only that what was added is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import func, select
 
@@ -18,26 +17,20 @@ from motet.errors import MotetError
 from motet.privacy.ledger import Ledger
 from motet.store import chain
 from motet.store.chain import SHOWN_LETTERS
-from motet.store.dialects import dialect_of
-from motet.store.log import newest_number, superseded
+from motet.store.examples import count_examples
 from motet.store.pins import contradiction
-from motet.store.recompute import Check, compare, count_examples, possible_participations, recompute
-from motet.store.releases import Gap, current_ledger, gaps
+from motet.store.recompute import Check, compare, possible_participations, recompute
+from motet.store.records import newest_number, superseded
+from motet.store.releases import Gap, current_ledger, gaps, newest_release
 from motet.store.schema import PRESENT, clients, examples, log, participations, releases
 from motet.store.schema import ledger as ledger_rows
-from motet.store.store import Connection, read_only, schema_version
+from motet.store.store import DIALECTS, Connection, Progress, read_only, schema_version
 from motet.study.study import Study
 from motet.text import brief, count, utc
 
-TOLERANCE = 1e-6  # relative difference between two computations of a scale
-Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[int], None]]]  # over this many examples
+MAX_DIFFERENCE = 1e-6  # relative difference between two computations of a scale
 
-
-class Finding(NamedTuple):
-    """Problems, and what to report if there are none."""
-
-    problems: list[str]
-    summary: str
+Finding: TypeAlias = tuple[list[str], str]  # problems, and what to report if there are none
 
 
 def verify(study: Study, progress: Progress, *, witness: str = "") -> list[Check]:
@@ -47,7 +40,7 @@ def verify(study: Study, progress: Progress, *, witness: str = "") -> list[Check
         bookkeeping |= {"clients' budgets": _participations}
     with read_only(study) as connection:
         checks = [_check(name, connection, study, find) for name, find in bookkeeping.items()]
-        with progress(count_examples(connection)) as advance:
+        with progress(count_examples(connection, until=newest_release(connection).sequence)) as advance:
             recomputed = recompute(connection, study, advance)
     if isinstance(recomputed, Check):
         return [*checks, recomputed]
@@ -71,18 +64,18 @@ def _check(name: str, connection: Connection, study: Study, find: Callable[[Conn
 
 def _database(connection: Connection, _: Study) -> Finding:
     """Its pages, as far as the program can check them, and that every example has its client."""
-    dialect = dialect_of(connection)
+    dialect = DIALECTS[connection.dialect.name]
     own = examples.outerjoin(clients, clients.c.id == examples.c.client)
     orphans = connection.execute(select(func.count()).select_from(own).where(clients.c.id.is_(None))).scalar_one()
     problems = dialect.damage(connection)
     if orphans:
         problems.append(f"{count(orphans, 'example')} whose client does not exist")
-    return Finding(problems, dialect.undamaged)
+    return problems, dialect.undamaged
 
 
 def _study_file(connection: Connection, study: Study) -> Finding:
     reason = contradiction(connection, study)
-    return Finding([] if reason is None else [reason], f"{study.path.name} agrees with all that is fixed")
+    return [] if reason is None else [reason], f"{study.path.name} agrees with all that is fixed"
 
 
 def _log(connection: Connection, _: Study) -> Finding:
@@ -97,7 +90,7 @@ def _log(connection: Connection, _: Study) -> Finding:
     if strays := connection.execute(without).scalar_one():
         problems.append(f"{count(strays, 'example')} with a number that the log does not have for the client")
     without_a_gap = f", without {count(gone, 'replacement')} that others followed" if gone else " without a gap"
-    return Finding(problems, f"{count(rows, 'row')}{without_a_gap}")
+    return problems, f"{count(rows, 'row')}{without_a_gap}"
 
 
 def _counts(connection: Connection, _: Study) -> Finding:
@@ -109,7 +102,7 @@ def _counts(connection: Connection, _: Study) -> Finding:
     problems = [f"{name!r} has {count(n, 'example')}, but its count is {counted}" for name, counted, n in wrong]
     totals = select(func.count(), func.coalesce(func.sum(clients.c.count), 0)).select_from(clients)
     everybody, total = connection.execute(totals).one()
-    return Finding(problems, f"{count(total, 'example')} of {count(everybody, 'client')}")
+    return problems, f"{count(total, 'example')} of {count(everybody, 'client')}"
 
 
 # --- releases ---
@@ -128,7 +121,7 @@ def _versions(connection: Connection, study: Study) -> Finding:
         if row.noisy != study.private or (study.private and not row.size):
             problems.append(f"release {row.version} is not stored as one of a study with policy {study.release.policy}")
     last = f", the last one of {utc(rows[-1].made)}" if rows else ""
-    return Finding(problems, f"{count(len(rows), 'release')}{last}" + "".join(map(_restored, skipped)))
+    return problems, f"{count(len(rows), 'release')}{last}" + "".join(map(_restored, skipped))
 
 
 def _holes(spans: list[tuple[int, int]]) -> list[str]:
@@ -152,23 +145,23 @@ def _ledger(connection: Connection, study: Study) -> Finding:
     scales = {row.version: row.scale for row in connection.execute(select(ledger_rows))}
     planned = study.ledger()
     if planned is None:
-        return Finding(["expected none in a study without noise"] if scales else [], "none: releases have no noise")
+        return ["expected none in a study without noise"] if scales else [], "none: releases have no noise"
     made, charged = set(connection.execute(select(releases.c.version)).scalars()), _charged(connection, planned)
     problems = [f"release {version} is not in it" for version in sorted((made | charged) - scales.keys())]
     unknown = sorted(scales.keys() - made - charged)
     problems += [f"version {version} is charged, but was not released" for version in unknown]
     for version, scale in scales.items():
-        if abs(scale - planned.scale) > TOLERANCE * planned.scale:
+        if abs(scale - planned.scale) > MAX_DIFFERENCE * planned.scale:
             problems.append(f"release {version}: expected noise of scale {planned.scale:.6g}, got {scale:.6g}")
     ledger = current_ledger(connection, planned)
-    if (ledger.releases_left or 0) < 0 or ledger.epsilon_spent > planned.epsilon * (1 + TOLERANCE):
+    if (ledger.releases_left or 0) < 0 or ledger.epsilon_spent > planned.epsilon * (1 + MAX_DIFFERENCE):
         problems.append(
             f"expected at most {planned.releases} releases, ε = {planned.epsilon:g}, got {ledger.releases_made}"
         )
     whose = f"of {planned.epsilon:g}" + (", by a client that was in all" if planned.per == "client" else "")
     by_restore = f", {len(charged)} of them by a restore" if charged else ""
     summary = f"{count(len(scales), 'release')}{by_restore}; ε spent {ledger.epsilon_spent:.3g} {whose}"
-    return Finding(problems, summary)
+    return problems, summary
 
 
 def _charged(connection: Connection, planned: Ledger) -> set[int]:
@@ -180,7 +173,7 @@ def _charged(connection: Connection, planned: Ledger) -> set[int]:
 def _chain(connection: Connection, _: Study, *, witness: str) -> Finding:
     """Settings, ledger, releases and participations are what the chain states; an earlier digest is still in it."""
     if schema_version(connection) == 1:
-        raise NotImplementedError("the version before had none: it begins at the next start")
+        raise NotImplementedError("this database predates the record of releases; it starts at the next server start")
     problems = chain.differences(connection, data=True)
     digests = [] if problems else [link.digest for link in chain.links(connection)]
     if witness and not problems and not any(digest.startswith(witness) for digest in digests):
@@ -188,7 +181,7 @@ def _chain(connection: Connection, _: Study, *, witness: str) -> Finding:
             f"expected {brief(witness)} in it, got {count(len(digests), 'link')} without it: it was written anew"
         ]
     last = f", the last one {digests[-1][:SHOWN_LETTERS]}" if digests else ""
-    return Finding(problems, f"{count(len(digests), 'link')}{last}")
+    return problems, f"{count(len(digests), 'link')}{last}"
 
 
 def _participations(connection: Connection, study: Study) -> Finding:
@@ -203,7 +196,7 @@ def _participations(connection: Connection, study: Study) -> Finding:
     for id, n in possible_participations(connection).items():
         if id in enrolled and paid.get(id, 0) < min(n, planned.releases):
             problems.append(f"client {id} took part in {n} releases, but paid for {paid.get(id, 0)}")
-    return Finding(problems, f"{count(len(paid), 'client')} paid for at most {planned.releases} releases each")
+    return problems, f"{count(len(paid), 'client')} paid for at most {planned.releases} releases each"
 
 
 BOOKKEEPING: dict[str, Callable[[Connection, Study], Finding]] = {

@@ -1,4 +1,4 @@
-"""The one writer: requests queue up, and a thread commits many of them in one transaction.
+"""Group commit by one writer: requests queue up, and a thread commits many of them in one transaction.
 
 A future is answered after the commit, so whoever has an answer has it for good. A full queue refuses at once.
 """
@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from motet.errors import Busy, MotetError
-from motet.store.examples import Addition, add_all
+from motet.store.examples import Addition, add, add_all
 from motet.store.store import Connection, Store
 
 LOG = logging.getLogger("motet.store")
 Command: TypeAlias = Callable[[Connection], Any]
+Write: TypeAlias = Command | Addition  # additions are made together
 MAX_QUEUED, MAX_PER_COMMIT = 2000, 256  # requests
 # After these a database undoes the statement alone. After others, such as a disk that is full or cannot be read, SQLite
 # may undo the whole transaction by itself, and a commit of nothing would then succeed.
@@ -36,15 +37,15 @@ class Removal(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A command, whether what it deletes is to be removed from the files too, and who waits for the outcome."""
+    """A write, whether what it deletes is to be removed from the files too, and who waits for the outcome."""
 
-    command: Command
+    write: Write
     scrub: bool
     future: Future[Any]
 
 
 class Writer:
-    """Runs commands on a store in the order of their submission.
+    """Makes writes to a store in the order of their submission.
 
     ``answer`` is called after each commit with a function that settles the futures, which it is to call on the thread
     that waits for them: once for all of them, since waking another thread is expensive.
@@ -54,27 +55,25 @@ class Writer:
         self,
         store: Store,
         *,
-        max_queued: int = MAX_QUEUED,
         reached: Callable[[str], None] = lambda _: None,
         answer: Callable[[Callable[[], None]], object] = lambda settle: settle(),
     ) -> None:
         self._store, self._reached, self._answer = store, reached, answer
-        self._max_queued = max_queued
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._closed = False
         self._failure = ""
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, command: Command, *, scrub: bool = False) -> Future[Any]:
-        """Queue a command; its future has the result, or the refusal, once it is durable.
+    def submit(self, write: Write, *, scrub: bool = False) -> Future[Any]:
+        """Queue a write; its future has the result, or the refusal, once it is durable.
 
-        With ``scrub`` the result is a ``Removal``: what the command deleted is to leave the files too.
+        With ``scrub`` the result is a ``Removal``: what the write deleted is to leave the files too.
         """
-        if self._closed or self._queue.qsize() >= self._max_queued:
+        if self._closed or self._queue.qsize() >= MAX_QUEUED:
             raise Busy("the server has more to write than it can take now: try again in a second")
         future: Future[Any] = Future()
-        self._queue.put(Request(command, scrub, future))
+        self._queue.put(Request(write, scrub, future))
         return future
 
     @property
@@ -101,10 +100,14 @@ class Writer:
         # A request that was cancelled before this is not written; from here on none can be cancelled.
         batch = [request for request in batch if request.future.set_running_or_notify_cancel()]
         try:
-            results = commit(self._store, [request.command for request in batch], reached=self._reached)
+            results = commit(self._store, [request.write for request in batch], reached=self._reached)
             self._reached("after commit")
             if any(request.scrub for request in batch):
-                results = _with_erasure(batch, results, self._store.scrub())
+                erased = self._store.scrub()
+                results = [
+                    Removal(result, erased) if request.scrub and not isinstance(result, Exception) else result
+                    for request, result in zip(batch, results)
+                ]
             self._log_failure("")
         except SQLAlchemyError as error:
             self._log_failure(str(getattr(error, "orig", None) or error).partition("\n")[0])
@@ -123,13 +126,6 @@ class Writer:
         self._failure = reason
 
 
-def _with_erasure(batch: list[Request], results: list[Any], erased: Future[bool]) -> list[Any]:
-    return [
-        Removal(result, erased) if request.scrub and not isinstance(result, Exception) else result
-        for request, result in zip(batch, results)
-    ]
-
-
 def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
     for future, result in zip(futures, results):
         if isinstance(result, Exception):
@@ -138,15 +134,15 @@ def _settle(futures: list[Future[Any]], results: list[Any]) -> None:
             future.set_result(result)
 
 
-# --- many commands in one transaction ---
+# --- many writes in one transaction ---
 
 
-def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
-    """The results of the commands, or their refusals."""
+def commit(store: Store, writes: Sequence[Write], *, reached: Callable[[str], None] = lambda _: None) -> list[Any]:
+    """The results of the writes, or their refusals."""
 
-    def run(way: Callable[[Connection, Sequence[Command]], list[Any]]) -> list[Any]:
+    def run(way: Callable[[Connection, Sequence[Write]], list[Any]]) -> list[Any]:
         with store.transaction() as connection:
-            results = way(connection, commands)
+            results = way(connection, writes)
             reached("before commit")
         return results
 
@@ -154,34 +150,30 @@ def commit(store: Store, commands: Sequence[Command], *, reached: Callable[[str]
         try:
             return run(_together)
         except (MotetError, IntegrityError):  # an addition has a duplicate, or is refused
-            return run(_one_by_one)
+            return run(lambda connection, _: [_attempt(connection, write) for write in writes])
 
     for _ in range(MAX_CONFLICTS):
         try:
             return attempt()
         except OperationalError as error:
-            if not store.is_conflict(error):
+            if not store.dialect.is_conflict(error):
                 raise
     return attempt()
 
 
-def _together(connection: Connection, commands: Sequence[Command]) -> list[Any]:
+def _together(connection: Connection, writes: Sequence[Write]) -> list[Any]:
     """All additions first, in a few statements: raises if any of them cannot be made."""
-    additions = [command for command in commands if isinstance(command, Addition)]
+    additions = [write for write in writes if isinstance(write, Addition)]
     added = iter(add_all(connection, additions) if additions else [])
-    return [next(added) if isinstance(command, Addition) else _attempt(connection, command) for command in commands]
+    return [next(added) if isinstance(write, Addition) else _attempt(connection, write) for write in writes]
 
 
-def _one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Any]:
-    return [_attempt(connection, command) for command in commands]
-
-
-def _attempt(connection: Connection, command: Command) -> Any:
-    """A command's result; or its error, with all that it did undone."""
+def _attempt(connection: Connection, write: Write) -> Any:
+    """A write's result; or its error, with all that it did undone."""
     savepoint = connection.begin_nested()
     try:
-        result = command(connection)
-    except Exception as error:  # the error is the answer, unless what other commands did is undone too
+        result = add(connection, write) if isinstance(write, Addition) else write(connection)
+    except Exception as error:  # the error is the answer, unless what others did is undone too
         if isinstance(error, MemoryError) or (isinstance(error, DBAPIError) and not isinstance(error, UNDONE_ALONE)):
             raise
         savepoint.rollback()

@@ -28,17 +28,15 @@ from motet.study.schema import (
     Limits,
     ModelSection,
     Output,
-    PilotSection,
     Release,
     Section,
     TableSection,
     basis_kinds,
-    expected,
 )
 from motet.text import alternatives, brief, shortened, suggestion
 
-MAX_LETTERS = 400  # of a refusal
-MAX_FILE_BYTES = 5_000_000
+MAX_REFUSAL_LETTERS = 400  # of a refusal
+MAX_STUDY_BYTES = 5_000_000
 
 
 @contextmanager
@@ -49,7 +47,7 @@ def one_line(file: str) -> Iterator[None]:
     except InvalidStudy as error:
         key = f", {error.where}" if error.where else ""
         line = " ".join(f"{file}{key}: {error}".split())
-        raise error.reworded(shortened(line, MAX_LETTERS)) from None
+        raise error.reworded(shortened(line, MAX_REFUSAL_LETTERS)) from None
 
 
 @contextmanager
@@ -70,8 +68,8 @@ def read_text(path: Path) -> str:
     try:
         if path.exists() and not path.is_file():  # a pipe would keep us waiting
             raise ValueError("something that is not a file")
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ValueError(f"more than {MAX_FILE_BYTES} bytes")
+        if path.stat().st_size > MAX_STUDY_BYTES:
+            raise ValueError(f"more than {MAX_STUDY_BYTES} bytes")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -92,9 +90,11 @@ def parse(text: str) -> File:
     _check_table(file.table, file.inputs)
     _check_output(file.output, file.limits)
     _check_basis(file.basis, file.inputs)
-    _check_model(file.model)
-    if file.pilot is not None:
-        _check_pilot(file.pilot)
+    if file.model.common is not None and file.model.alpha is None:
+        raise _missing(ModelSection, "model.alpha")
+    if file.pilot is not None and (digests := len(set(file.pilot.digests))) != file.pilot.clients:
+        got = f"{file.pilot.clients} and {digests} different digests"
+        raise InvalidStudy(f"expected as many as pilot.digests has, got {got}", where="pilot.clients")
     if file.release.policy == "private":
         _check_private(file.release, file.limits)
     return file
@@ -119,9 +119,8 @@ def _check_inputs(inputs: Inputs) -> None:
     if inputs.dimension is None:
         raise InvalidStudy("expected only with a dimension, got a catalogue; remove them", where="inputs.bounds")
     if (pairs := len(inputs.bounds)) not in (1, inputs.dimension):
-        raise InvalidStudy(
-            f"expected one pair, or {inputs.dimension} (inputs.dimension), got {pairs}", where="inputs.bounds"
-        )
+        refusal = f"expected one pair, or {inputs.dimension} (inputs.dimension), got {pairs}"
+        raise InvalidStudy(refusal, where="inputs.bounds")
 
 
 def _check_table(table: TableSection, inputs: Inputs) -> None:
@@ -163,7 +162,7 @@ def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
     takes_points = takes.pop("points")
     for key, taken in takes.items():
         if taken and getattr(basis, key) is None:
-            raise InvalidStudy(f"missing; expected {expected(basis, key)}", where=f"basis.{key}")
+            raise _missing(BasisSection, f"basis.{key}")
         if not taken and getattr(basis, key) is not None:
             raise _wrong_kind(basis, key, key)
     ways = [key for key in ("points", "grid", "spread") if getattr(basis, key)]
@@ -176,7 +175,7 @@ def _check_basis(basis: BasisSection, inputs: Inputs) -> None:
     if len(ways) > 1:
         raise InvalidStudy(f"expected points, a grid or spread, got {' and '.join(ways)}", where=f"basis.{ways[-1]}")
     if takes_points and inputs.catalogue is None and not ways:
-        raise InvalidStudy(f"missing; expected {expected(basis, 'points')}; or a grid; or spread", where="basis.points")
+        raise _missing(BasisSection, "basis.points", "; or a grid; or spread")
     if takes_points and inputs.dimension is not None:
         check_points(basis, inputs.dimension)
 
@@ -197,17 +196,13 @@ def check_points(basis: BasisSection, dimension: int) -> None:
     """Raises unless points and grid are of inputs of so many numbers."""
     for row in basis.points or ():
         if len(row) != dimension:
-            raise InvalidStudy(
-                f"expected points of {dimension} numbers, as inputs have, got {brief(list(row))}",
-                where="basis.points",
-            )
+            refusal = f"expected points of {dimension} numbers, as inputs have, got {brief(list(row))}"
+            raise InvalidStudy(refusal, where="basis.points")
     if not basis.grid:
         return
     if len(basis.grid) not in (1, dimension):
-        raise InvalidStudy(
-            f"expected one table, or {dimension}, one for each number of an input, got {len(basis.grid)}",
-            where="basis.grid",
-        )
+        refusal = f"expected one table, or {dimension}, one for each number of an input, got {len(basis.grid)}"
+        raise InvalidStudy(refusal, where="basis.grid")
     if math.prod(grid.count for grid in basis.grids(dimension)) > MAX_BASIS_POINTS:
         refusal = f"expected at most {MAX_BASIS_POINTS} points in all; take smaller counts"
         raise InvalidStudy(refusal, where="basis.grid")
@@ -216,30 +211,17 @@ def check_points(basis: BasisSection, dimension: int) -> None:
             raise InvalidStudy(f"expected from below to, got from {grid.start} to {grid.to}", where="basis.grid")
 
 
-def _check_model(model: ModelSection) -> None:
-    if model.common is not None and model.alpha is None:
-        raise InvalidStudy(f"missing; expected {expected(ModelSection, 'alpha')}", where="model.alpha")
-
-
 def _check_private(release: Release, limits: Limits) -> None:
     for key in ("epsilon", "releases"):
         if getattr(release, key) is None:
-            raise InvalidStudy(
-                f'missing; expected {expected(Release, key)}; or choose policy = "exact", which promises nothing',
-                where=f"release.{key}",
-            )
+            raise _missing(Release, f"release.{key}", '; or choose policy = "exact", which promises nothing')
     if limits.y is None:
-        raise InvalidStudy(
-            f"missing; expected {expected(Limits, 'y')}: a private study needs public limits", where="limits.y"
-        )
+        raise _missing(Limits, "limits.y", ": a private study needs public limits")
 
 
-def _check_pilot(pilot: PilotSection) -> None:
-    if len(set(pilot.digests)) != pilot.clients:
-        got = f"{len(set(pilot.digests))} different digests"
-        raise InvalidStudy(
-            f"expected as many as pilot.digests has, got {pilot.clients} and {got}", where="pilot.clients"
-        )
+def _missing(section: type[Section], where: str, advice: str = "") -> InvalidStudy:
+    description = section.model_fields[where.partition(".")[2]].description
+    return InvalidStudy(f"missing; expected {description}{advice}", where=where)
 
 
 # --- what is wrong with a single key ---

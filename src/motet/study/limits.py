@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from motet.arrays import MAX_MAGNITUDE, Array, Index, finite_number
 from motet.errors import InvalidData, InvalidNoise, MotetError, UnknownName, WrongDimension
-from motet.model.columns import Column, Columns
-from motet.model.dates import days_since
 from motet.study.study import Study
+from motet.tables.columns import Column, Columns
+from motet.tables.dates import days_since
+from motet.tables.rows import places_in_tasks
 from motet.text import brief
 
 ANY_NUMBER = (-math.inf, math.inf)
@@ -182,11 +183,8 @@ def rows_outside(study: Study, client: Index, X: Array, y: Array, noise: Array) 
     reasons, refused = {}, np.zeros(len(y), dtype=bool)
     for reason, outside in tests.items():
         reasons[reason], refused = outside & ~refused, refused | outside
-    order = np.flatnonzero(~refused)[np.argsort(client[~refused], kind="stable")]
-    ordered = client[order]
-    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)  # among the client's rows
     surplus = np.zeros(len(y), dtype=bool)
-    surplus[order[place >= study.limits.examples_per_client]] = True
+    surplus[~refused] = places_in_tasks(client[~refused]) >= study.limits.examples_per_client
     return {**reasons, "more than limits.examples_per_client": surplus}
 
 

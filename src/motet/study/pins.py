@@ -14,9 +14,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from motet.model.catalogue import Catalogue
 from motet.model.model import Model
 from motet.study.schema import Limits, PilotSection, Release
+from motet.tables.catalogue import Catalogue
 from motet.text import brief
 
 FORMAT = 1
@@ -53,15 +53,9 @@ RELEASED = Since(EXAMPLE, BACKUP, RELEASE)
 
 
 def pinned(
-    model: Model,
-    *,
-    dimension: int,
-    bounds: tuple[tuple[float, float], ...] | None,
-    limits: Limits,
-    release: Release,
-    pilot: PilotSection | None = None,
+    model: Model, inputs: Mapping[str, Any], limits: Limits, release: Release, pilot: PilotSection | None = None
 ) -> str:
-    """Canonical: the same settings give the same text."""
+    """Canonical: the same settings give the same text. ``inputs`` are dimension and bounds."""
     spec = model.to_spec()
     del spec["catalogue"]
     basis = spec.pop("basis") or {"kind": "growing"}
@@ -69,12 +63,11 @@ def pinned(
         "format": FORMAT,
         POLICY: release.policy,
         EVERY: release.seconds,
-        "inputs.dimension": dimension,
         CATALOGUE: None if model.catalogue is None else _digests(model.catalogue),
-        "inputs.bounds": bounds,
         "limits.y": limits.y,
         "limits.noise": limits.noise,
     }
+    pins |= {f"inputs.{key}": value for key, value in inputs.items()}
     pins |= {f"inputs.{key}": spec.pop(key) for key in INPUTS if key in spec}
     pins |= {f"model.{key}": value for key, value in spec.items()}
     pins |= {f"basis.{key}": value for key, value in basis.items()}

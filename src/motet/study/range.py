@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from motet.arrays import MAX_MAGNITUDE
-from motet.model.gram import gram
+from motet.kernels.gram import gram
 from motet.model.model import Model
 
 MAGNITUDES = [digit * 10.0**power for power in range(150) for digit in (1, 2, 5)]
@@ -31,7 +31,7 @@ def largest_input(model: Model, dimension: int, smallest_noise: float) -> float:
     def too_large(magnitude: float) -> bool:
         used = ((share, kernel) for share, kernel in kernels if share and kernel is not None)
         roundings = [share * _rounding(kernel, dimension, magnitude) for share, kernel in used]
-        return not all(rounding <= model.lam * smallest_noise for rounding in roundings)
+        return not all(rounding <= model.noise.variance(smallest_noise) for rounding in roundings)
 
     first = bisect_left(MAGNITUDES, True, key=too_large)
     return MAGNITUDES[first - 1] if 0 < first < len(MAGNITUDES) else MAX_MAGNITUDE

@@ -15,17 +15,17 @@ from motet.arrays import Array
 Scale: TypeAlias = tuple[float, float, float]  # lowest, highest, step
 
 STEPS = (10.0, 5.0, 1.0, 0.5, 0.25, 0.2, 0.1)  # of outputs that people choose, such as stars
-MAX_STEPS = 50  # of them
-SHARE = 0.01  # of outputs that may be below the scale of a measurement, and as many above
+MAX_CHOICES = 50  # of them
+TAIL_SHARE = 0.01  # of outputs that may be below the scale of a measurement, and as many above
 
 
 def output_scale(y: Array, limits: tuple[float, float]) -> Scale:
     """Within the limits: the ends of outputs in even steps, such as half stars; else where nearly all of them are."""
     low, high = float(y.min()), float(y.max())
     for step in STEPS:
-        if low < high <= low + MAX_STEPS * step and np.allclose(y / step, np.round(y / step), rtol=0, atol=1e-9):
+        if low < high <= low + MAX_CHOICES * step and np.allclose(y / step, np.round(y / step), rtol=0, atol=1e-9):
             return low, high, step
-    low, high, step = even_scale(*map(float, np.quantile(y, [SHARE, 1 - SHARE])))
+    low, high, step = even_scale(*map(float, np.quantile(y, [TAIL_SHARE, 1 - TAIL_SHARE])))
     low, high = max(low, limits[0]), min(high, limits[1])
     return (low, high, min(step, high - low)) if low < high else even_scale(*limits)
 

@@ -5,6 +5,7 @@ A key's description completes "expected …", so the same words refuse a value a
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import timedelta
 from ipaddress import ip_network
@@ -17,16 +18,17 @@ from motet.arrays import MAX_MAGNITUDE, Array, finite_number, is_whole_number
 from motet.model.basis import BASES, Bias
 from motet.model.model import BIASES
 from motet.privacy.ledger import Ledger
+from motet.text import alternatives
 
 MAX_BASIS_POINTS = 5000  # their kernel matrix must fit into memory
 MAX_SCALE_STEPS = 10_000  # of a control that chooses an output
 SALT_LETTERS, DIGEST_LETTERS = 32, 16  # of a pilot
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-STORE_URLS = '"sqlite:///file.db" or "postgresql+psycopg://…"'
-STORE_URL = re.compile(r"(sqlite(\+pysqlite)?:///|postgresql\+psycopg://)\S.*")
-FILE_URL = re.compile(
-    r"(sqlite[^:]*:///)([^?]*)(.*)"
-)  # of a database that is a file: what is before and after its path
+STORE_URLS = {  # one of each kind of database, and the form of all of them
+    "sqlite:///file.db": r"sqlite(\+pysqlite)?:///\S.*",
+    "postgresql+psycopg://…": r"postgresql\+psycopg://\S.*",
+}
+FILE_URL = re.compile(r"(sqlite[^:]*:///)([^?]*)(.*)")  # of a file: what is before its path, the path, what is behind
 
 # --- validators of values; whatever the reason of a refusal, its text is the key's description ---
 
@@ -37,8 +39,7 @@ def _refuse_unless(right: bool) -> None:
 
 
 def _number(value: Any) -> float:
-    number = finite_number(value)
-    if number is None:
+    if (number := finite_number(value)) is None:
         raise ValueError
     return number
 
@@ -58,8 +59,7 @@ def _wide(pair: tuple[float, float]) -> tuple[float, float]:
 def _scale(value: Any) -> tuple[float, float, float]:
     _refuse_unless(isinstance(value, list) and len(value) == 3)
     low, high, step = map(_number, value)
-    _refuse_unless(low < high and 0 < step <= high - low)
-    _refuse_unless(high - low <= MAX_SCALE_STEPS * step)
+    _refuse_unless(low < high and 0 < step <= high - low <= MAX_SCALE_STEPS * step)
     return low, high, step
 
 
@@ -98,22 +98,16 @@ def _duration(value: Any) -> timedelta:
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
-def _hexadecimal(text: str, letters: int) -> str:
-    _refuse_unless(re.fullmatch(rf"[0-9a-f]{{{letters}}}", text) is not None)
-    return text
+def _matching(pattern: str) -> AfterValidator:
+    def checked(text: str) -> str:
+        _refuse_unless(re.fullmatch(pattern, text) is not None)
+        return text
 
-
-def _origin(text: str) -> str:
-    _refuse_unless(re.fullmatch(r"\*|https?://[^/\s]+", text) is not None)
-    return text
-
-
-def _network(text: str) -> str:
-    return str(ip_network(text))
+    return AfterValidator(checked)
 
 
 def _url(text: str) -> str:
-    _refuse_unless(STORE_URL.fullmatch(text) is not None)
+    _refuse_unless(any(re.fullmatch(form, text) for form in STORE_URLS.values()))
     return text
 
 
@@ -287,18 +281,26 @@ class PilotSection(Section):
 
     clients: int = Field(ge=1, description="a whole number from 1, how many digests there are")
     share: Annotated[Number, Field(gt=0, le=1)] = Field(description="a number above 0 and at most 1")
-    salt: Annotated[str, AfterValidator(lambda text: _hexadecimal(text, SALT_LETTERS))] = Field(
+    salt: Annotated[str, _matching(rf"[0-9a-f]{{{SALT_LETTERS}}}")] = Field(
         description=f"{SALT_LETTERS} hexadecimal digits"
     )
     joins: bool = Field(default=False, description="true or false")
     digests: Annotated[
-        tuple[Annotated[str, AfterValidator(lambda text: _hexadecimal(text, DIGEST_LETTERS))], ...],
-        BeforeValidator(_listed),
+        tuple[Annotated[str, _matching(rf"[0-9a-f]{{{DIGEST_LETTERS}}}")], ...], BeforeValidator(_listed)
     ] = Field(description=f"a list of texts of {DIGEST_LETTERS} hexadecimal digits each, as motet init writes it")
+
+    def has(self, client: str) -> bool:
+        """Whether a client is of the pilot."""
+        return digest_of(self.salt, client) in self.digests
+
+
+def digest_of(salt: str, client: str) -> str:
+    """The first 64 bits of SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(f"{salt}{client}".encode()).hexdigest()[:DIGEST_LETTERS]
 
 
 class Store(Section):
-    url: Annotated[str, AfterValidator(_url)] | None = Field(default=None, description=STORE_URLS)
+    url: Annotated[str, AfterValidator(_url)] | None = Field(default=None, description=alternatives(*STORE_URLS))
 
 
 class Server(Section):
@@ -306,7 +308,7 @@ class Server(Section):
 
     host: Line = Field(default="127.0.0.1", description='an address such as "127.0.0.1"')
     port: int = Field(default=8000, ge=0, le=65535, description="a whole number from 0 (any free one) to 65535")
-    origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], BeforeValidator(_listed)] = Field(
+    origins: Annotated[tuple[Annotated[str, _matching(r"\*|https?://[^/\s]+")], ...], BeforeValidator(_listed)] = Field(
         default=(), description='a list of origins such as "https://example.org"'
     )
     download: Literal["anyone", "clients"] = Field(default="anyone", description='"anyone" or "clients"')
@@ -318,9 +320,9 @@ class Server(Section):
     max_connections_per_address: int = Field(
         default=200, ge=1, le=10**6, description="a whole number from 1 to 1000000"
     )
-    proxies: Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_listed)] = Field(
-        default=("127.0.0.1", "::1"), description='a list of addresses or networks such as "10.0.0.0/8"'
-    )
+    proxies: Annotated[
+        tuple[Annotated[str, AfterValidator(lambda text: str(ip_network(text)))], ...], BeforeValidator(_listed)
+    ] = Field(default=("127.0.0.1", "::1"), description='a list of addresses or networks such as "10.0.0.0/8"')
 
 
 class File(Section):
@@ -335,9 +337,3 @@ class File(Section):
     pilot: PilotSection | None = Field(default=None, description="a section that motet init --from writes")
     store: Store = Field(default_factory=Store, description="a section")
     server: Server = Field(default_factory=Server, description="a section")
-
-
-def expected(section: Section | type[Section], key: str) -> str:
-    """What a key takes."""
-    fields = (section if isinstance(section, type) else type(section)).model_fields
-    return str(fields[key].description)

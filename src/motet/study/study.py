@@ -7,23 +7,20 @@ defaults.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from motet.arrays import Array
+from motet.engine.system import MAX_MATRIX_ROWS
 from motet.errors import InvalidModel, InvalidStudy
-from motet.learning.engine import MAX_MATRIX_ROWS
+from motet.kernels.algebra import has_levels
+from motet.kernels.finite_rank import has_few_features
+from motet.kernels.spec import from_spec
 from motet.model.basis import BASES, BasisSpec, Bias
-from motet.model.catalogue import Catalogue
-from motet.model.columns import Columns
-from motet.model.features import has_few_features, has_levels
 from motet.model.model import Model
-from motet.model.spec import from_spec
 from motet.privacy.clipping import MAX_INPUTS_PER_CLIENT
 from motet.privacy.coordinates import Coordinates
 from motet.privacy.ledger import Ledger
@@ -31,12 +28,12 @@ from motet.privacy.mechanism import Mechanism
 from motet.release.names import Names
 from motet.study.file import blaming, check_points, one_line, parse, read_text
 from motet.study.pins import RELEASED, Since, contradiction, not_fixed, pinned, terms
+from motet.study.points import public_inputs, quasi_random_points
 from motet.study.range import largest_input
 from motet.study.schema import (
     FILE_URL,
     BasisSection,
     File,
-    Inputs,
     Limits,
     Output,
     PilotSection,
@@ -44,10 +41,10 @@ from motet.study.schema import (
     Server,
     TableSection,
 )
-from motet.study.spread import spread_points
+from motet.tables.catalogue import Catalogue
+from motet.tables.columns import Columns
 from motet.text import brief, count
 
-SIMULATED_INPUTS = 400  # spread between public bounds, for clients that a private study simulates
 MAX_POINTS_CHECKED = 100  # of the public points, when a study is loaded; the mechanism uses all of them
 
 
@@ -70,11 +67,14 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        path = Path(path)
-        text = read_text(path)
+        return cls.of(read_text(Path(path)), Path(path))
+
+    @classmethod
+    def of(cls, text: str, path: Path, catalogue: Catalogue | None = None) -> Study:
+        """Of a study file's text, which is or will be at a path; a catalogue is read from its file, if not given."""
         with one_line(path.name):
             file = parse(text)
-            model, bounds = _model(file, path.parent)
+            model, bounds = _model(file, path.parent, catalogue)
             study = cls(
                 path=path,
                 name=file.study.name,
@@ -162,9 +162,8 @@ class Study:
 
     @property
     def points(self) -> Array | None:
-        """Public inputs that clients may have: the catalogue, the points of the basis, or random ones within the
-        bounds."""
-        return public_points(self.model, self.bounds)
+        """Public inputs that clients may have, by which private releases bound what each adds."""
+        return public_inputs(self.model, self.bounds, for_releases=True)
 
     def _check_private(self) -> None:
         """Refuse, on a few of the points, what a private release would refuse on all of them."""
@@ -180,7 +179,8 @@ class Study:
             model = replace(model, basis=model.basis.at_most(MAX_POINTS_CHECKED))
         if self.release.center and model.bias == "none":
             raise InvalidStudy(
-                "without a bias outputs are about 0: remove it, or choose a bias", where="release.center"
+                'must be 0 when model.bias = "none"; set it to 0, or choose model.bias = "constant"',
+                where="release.center",
             )
         keys = {"basis": "basis.kind", "alpha": "model.alpha", "bias": "model.bias", "sigma2": "model.sigma2"}
         with blaming("model", keys):
@@ -190,14 +190,8 @@ class Study:
 
     def pinned(self) -> str:
         """Policy, budget, model, basis, inputs and limits, in one canonical text."""
-        return pinned(
-            self.model,
-            dimension=self.dimension,
-            bounds=self.bounds,
-            limits=self.limits,
-            release=self.release,
-            pilot=self.pilot,
-        )
+        inputs = {"dimension": self.dimension, "bounds": self.bounds}
+        return pinned(self.model, inputs, self.limits, self.release, self.pilot)
 
     @property
     def terms(self) -> str:
@@ -237,20 +231,19 @@ def settings_words(source: Mapping[str, Any]) -> str:
     return f"from a pilot of {count(source['clients'], 'client')}, {part}"
 
 
-def public_points(model: Model, bounds: Sequence[Sequence[float]] | None) -> Array | None:
-    """Inputs that a private study simulates clients at, from public knowledge; None if there is too little of it."""
-    if model.public_points is not None or bounds is None:
-        return model.public_points
-    if model.columns is not None:
-        return spread_points([(low, high) for low, high in bounds], model.columns, SIMULATED_INPUTS)
-    low, high = np.array(bounds).T
-    return np.asarray(low + (high - low) * np.random.default_rng(0).random((SIMULATED_INPUTS, len(low))))
-
-
-def _model(file: File, folder: Path) -> tuple[Model, tuple[tuple[float, float], ...] | None]:
+def _model(
+    file: File, folder: Path, catalogue: Catalogue | None
+) -> tuple[Model, tuple[tuple[float, float], ...] | None]:
     """The model, built step by step so that a refusal names its key; and the bounds of the inputs' numbers."""
     section, inputs = file.model, file.inputs
-    catalogue, columns = _catalogue(inputs, folder), _columns(inputs)
+    with blaming("inputs.catalogue"):
+        if catalogue is None and inputs.catalogue is not None:
+            catalogue = Catalogue.from_csv(folder / inputs.catalogue, normalise=inputs.normalise)
+    with blaming("inputs.columns"):
+        columns = None if inputs.columns is None else Columns.from_spec(inputs.columns)
+        for column in columns or ():
+            if column.may_be_missing or column.reference:
+                raise InvalidModel(f"a study's inputs have no filler and no reference, {column.name!r} has one")
     if columns is not None:
         dimension, bounds = columns.width, columns.bounds
     else:
@@ -280,18 +273,6 @@ def _model(file: File, folder: Path) -> tuple[Model, tuple[tuple[float, float], 
         )
         model.check_dimension(dimension)
     return model, bounds
-
-
-def _catalogue(inputs: Inputs, folder: Path) -> Catalogue | None:
-    if inputs.catalogue is None:
-        return None
-    with blaming("inputs.catalogue"):
-        return Catalogue.from_csv(folder / inputs.catalogue, normalise=inputs.normalise)
-
-
-def _columns(inputs: Inputs) -> Columns | None:
-    with blaming("inputs.columns"):
-        return None if inputs.columns is None else Columns.from_spec(inputs.columns)
 
 
 def _numbered(spec: Any, columns: Columns | None) -> Any:
@@ -339,7 +320,7 @@ def _basis(
     elif "points" in settings and section.spread is not None:
         if bounds is None:
             raise InvalidStudy("expected bounds of every input, between which to spread points", where="basis.spread")
-        settings["points"] = spread_points(bounds, columns, section.spread)
+        settings["points"] = quasi_random_points(bounds, columns, section.spread)
     elif "points" in settings:
         check_points(section, dimension)
         settings["points"] = section.table(dimension)

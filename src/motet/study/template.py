@@ -17,14 +17,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from motet.errors import InvalidStudy
-from motet.files import check_new, writing
-from motet.kernels import COMPOSITES, KERNELS
+from motet.errors import InvalidData, InvalidStudy
+from motet.kernels.registry import COMPOSITES, KERNELS
 from motet.model.basis import NYSTROM_POINTS
-from motet.model.catalogue import Catalogue
-from motet.study.items import Items, items_file, written_items
 from motet.study.scale import Scale, even_scale
+from motet.study.schema import TableSection
 from motet.study.study import Study
+from motet.tables.catalogue import Catalogue
+from motet.tables.files import check_new, writing
+from motet.tables.items import Items, items_file, written_items
 
 MAX_COMMENT_LETTERS = 70  # behind a value; a longer comment goes above it
 MAX_LINE_LETTERS = 110
@@ -35,6 +36,27 @@ GRID_COUNTS = (25, 7, 4)  # points of a grid in every column, for 1, 2 and 3 col
 RANGE_DEVIATIONS = 8.0  # the range of outputs in standard deviations of the average, if nothing else is known
 
 Policy: TypeAlias = Literal["private", "exact"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What the study will promise, and to how many clients; None is as many as the pilot lets expect."""
+
+    policy: Policy = "private"
+    epsilon: float = 3.0
+    releases: int = 10
+    every: str = "1d"
+    clients: int | None = None
+
+    @classmethod
+    def of(cls, *, policy: Policy | None, epsilon: float | None, releases: int | None, **others: Any) -> Promise:
+        """What is chosen; None is the default."""
+        if policy == "exact" and (epsilon is not None or releases is not None):
+            raise InvalidData(
+                'epsilon= and releases= are for private releases: leave out either them or policy="exact"'
+            )
+        settings = {"policy": policy, "epsilon": epsilon, "releases": releases, **others}
+        return cls(**{key: value for key, value in settings.items() if value is not None})
 
 
 class Entry(NamedTuple):
@@ -50,11 +72,11 @@ Sections: TypeAlias = dict[str, dict[str, Entry]]
 # --- text ---
 
 
-def text(sections: Sections, heading: str, comments: Mapping[str, str]) -> str:
-    """A study file; ``comments`` are behind the names of sections."""
+def text(sections: Sections, heading: str) -> str:
+    """A study file, with comments behind the names of sections."""
     lines = [f"# {line}" for line in heading.splitlines()]
     for section, entries in sections.items():
-        comment = comments.get(section, "")
+        comment = COMMENTS.get(section, "")
         lines += ["", f"[{section}]" + (f"   # {comment}" if comment else "")]
         for key, entry in entries.items():
             lines += _entry_lines(key, entry)
@@ -119,18 +141,37 @@ COMMENTS = {
 KERNEL_LIST = f"Kernels: {', '.join(KERNELS)}, and {', '.join(COMPOSITES)} of others; columns = [...] chooses inputs."
 
 
-def promise(policy: Policy, epsilon: float, releases: int, every: str, *, examples: Entry, center: Entry) -> Any:
+def inputs(catalogue: Path, study: Path, comment: str) -> dict[str, Entry]:
+    """The section of the inputs, if they are the items of a catalogue."""
+    beside = os.path.relpath(catalogue.absolute(), study.absolute().parent)
+    return {"catalogue": Entry(beside, comment), "normalise": Entry(False, "true: features of unit length")}
+
+
+def table(columns: TableSection) -> dict[str, Entry]:
+    """The section of the columns of clients' tables."""
+    comments = {"client": "whose row it is", "target": "the output", "name": "of an item, if there is a catalogue"}
+    return {key: Entry(getattr(columns, key), comment) for key, comment in comments.items()}
+
+
+def limits(y: Entry, examples: Entry) -> dict[str, Entry]:
+    """The section of the limits of an example, and of how many a client may have."""
+    noise = Entry([0.01, 100.0], "an example's noise variance, as a multiple of lam * sigma2")
+    return {"y": y, "noise": noise, "examples_per_client": examples}
+
+
+def promise(chosen: Promise | Draft, *, examples: Entry, center: Entry) -> dict[str, Entry]:
     """The section of the releases."""
     return {
         "policy": Entry(
-            policy, "private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other"
+            chosen.policy,
+            "private: (epsilon, delta) differential privacy; exact: none, for parties who trust each other",
         ),
         "every": Entry(
-            every, "30s, 15m, 12h, 1d; after a private release or a backup it may become longer, not shorter"
+            chosen.every, "30s, 15m, 12h, 1d; after a private release or a backup it may become longer, not shorter"
         ),
-        "epsilon": Entry(epsilon, "privacy budget of all releases together: smaller is more private"),
+        "epsilon": Entry(chosen.epsilon, "privacy budget of all releases together: smaller is more private"),
         "delta": Entry(1e-5, "well below one over the number of clients"),
-        "releases": Entry(releases, "how many releases share epsilon"),
+        "releases": Entry(chosen.releases, "how many releases share epsilon"),
         "per": Entry("study", 'the study ends after them; "client": each client leaves after that many'),
         "examples": examples,
         "center": center,
@@ -168,18 +209,18 @@ def server(database: str) -> Sections:
     }
 
 
-def write(path: Path, sections: Sections, heading: str = HEADING, *, force: bool = False) -> Study:
-    """Write a study file and load it; if it does not load, restore what was there before."""
-    check_new(path, force=force)
-    content = text(sections, heading, COMMENTS)
-    with writing(path, InvalidStudy):
-        before = path.read_bytes() if path.exists() else None
-        path.write_text(content, encoding="utf-8")
-    try:
-        return Study.load(path)
-    except BaseException:
-        path.unlink() if before is None else path.write_bytes(before)
-        raise
+def write(path: Path, sections: Sections, items: Items | None, heading: str = HEADING, *, force: bool = False) -> Study:
+    """Write a study file and, if they are new, its items, and load it; if it does not load, restore what was there."""
+    content = text(sections, heading)
+    with written_items(items, path, force=force):
+        with writing(path, InvalidStudy):
+            before = path.read_bytes() if path.exists() else None
+            path.write_text(content, encoding="utf-8")
+        try:
+            return Study.load(path)
+        except BaseException:
+            path.unlink() if before is None else path.write_bytes(before)
+            raise
 
 
 # --- a study without data ---
@@ -210,8 +251,7 @@ class Draft:
 
     def write(self, path: Path, *, force: bool = False) -> Study:
         check_new(path, force=force)
-        with written_items(self.items, path, force=force):
-            return write(path, self.sections(path), force=force)
+        return write(path, self.sections(path), self.items, force=force)
 
     @cached_property
     def items(self) -> Items | None:
@@ -225,19 +265,11 @@ class Draft:
             "study": {"name": Entry(self.name)},
             "model": self._model(items),
             "inputs": self._inputs(path),
-            "table": {
-                "client": Entry("client", "whose row it is"),
-                "target": Entry("y", "the output"),
-                "name": Entry("name", "of an item, if there is a catalogue"),
-            },
+            "table": table(TableSection()),
             "output": output("y", even_scale(*sorted(self.y))),
             "basis": self._basis(items),
-            "limits": {
-                "y": Entry(list(self.y)),
-                "noise": Entry([0.01, 100.0], "an example's noise variance, as a multiple of lam * sigma2"),
-                "examples_per_client": Entry(500),
-            },
-            "release": promise(self.policy, self.epsilon, self.releases, self.every, examples=examples, center=center),
+            "limits": limits(Entry(list(self.y)), Entry(500)),
+            "release": promise(self, examples=examples, center=center),
             **server(f"{path.stem}.db"),
         }
 
@@ -287,11 +319,7 @@ class Draft:
     def _inputs(self, path: Path) -> dict[str, Entry]:
         if self.catalogue is not None:
             file = items_file(self.items, path) or self.catalogue
-            beside = os.path.relpath(file.absolute(), path.absolute().parent)
-            return {
-                "catalogue": Entry(beside, "beside this file: a header, then name and numeric features"),
-                "normalise": Entry(False, "true: features of unit length"),
-            }
+            return inputs(file, path, "beside this file: a header, then name and numeric features")
         if self.inputs:
             columns = Listed(Entry({"name": name, "bounds": list(self.bounds)}) for name in self.inputs)
             return {"columns": Entry(columns, 'also: unit = "h"; values = ["a", "b"]; since = "2024-01-31", for dates')}

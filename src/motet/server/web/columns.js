@@ -1,5 +1,5 @@
 /**
- * Inputs as people write them, and the numbers that kernels read: the same as motet/model/columns.py.
+ * Inputs as people write them, and the numbers that kernels read: the same as motet/tables/columns.py.
  *
  * A column holds numbers, which may be read by their logarithms, one of some values (a category), or dates. A study without named columns has "x", or "x[0]",
  * "x[1]", … as the server's messages call them.

@@ -1,6 +1,6 @@
 /**
  * Dates in cells: days since a fixed one, from ISO 8601 or from the forms that people write; the same as
- * motet/model/dates.py. Those with the year last are read only by a column that says which number is the day.
+ * motet/tables/dates.py. Those with the year last are read only by a column that says which number is the day.
  */
 
 /** @typedef {"" | "day first" | "month first"} DateOrder "": the year is, as in ISO 8601 */

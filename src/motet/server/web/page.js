@@ -1,19 +1,14 @@
 /** The page of a study: its views, chosen by the address behind #, and what is said about the connection. */
 
 import { byId, element, fill } from "./dom.js";
-import * as mine from "./mine.js";
-import * as operator from "./operator.js";
-import * as own from "./own.js";
+import { enter } from "./mine.js";
 import { follow, onChange, state } from "./state.js";
-import * as study from "./study.js";
+import { VIEWS } from "./views.js";
 import { clock } from "./words.js";
-
-const VIEWS = { study, try: own, mine, operator };
-const FIRST = "study";
 
 function show() {
   const wanted = location.hash.slice(1);
-  const chosen = Object.hasOwn(VIEWS, wanted) ? /** @type {keyof typeof VIEWS} */ (wanted) : FIRST;
+  const chosen = Object.hasOwn(VIEWS, wanted) ? wanted : Object.keys(VIEWS)[0];
   for (const name of Object.keys(VIEWS)) {
     byId(name).hidden = name !== chosen;
     const link = document.querySelector(`nav a[href="#${name}"]`);
@@ -41,7 +36,7 @@ function takeToken() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token === null) return;
   history.replaceState(null, "", "#mine");
-  void mine.enter(token);
+  void enter(token);
 }
 
 for (const view of Object.values(VIEWS)) view.start();

@@ -1,5 +1,5 @@
 /**
- * Tables that a visitor types, pastes or drops: CSV read and written, as motet/files.py does it; a refusal names row and
+ * Tables that a visitor types, pastes or drops: CSV read and written, as motet/tables/files.py does it; a refusal names row and
  * column.
  */
 

@@ -43,7 +43,7 @@ export class Basis {
   }
 
   /** Whether e(x)ᵀe(x) may be less than K̄(x, x). */
-  get misses() {
+  get hasResidual() {
     return this.kernel !== null && this.kind !== "features";
   }
 
@@ -65,9 +65,9 @@ export class Basis {
     return F;
   }
 
-  /** K̄(x, x) − e(x)ᵀe(x): what the basis does not see. @param {Matrix} X @param {Matrix} E */
+  /** The residual variance K̄(x, x) − e(x)ᵀe(x). @param {Matrix} X @param {Matrix} E */
   residual(X, E) {
-    if (this.kernel === null || !this.misses) return new Float64Array(X.rows);
+    if (this.kernel === null || !this.hasResidual) return new Float64Array(X.rows);
     return this.kernel.diag(X).map((variance, i) => Math.max(variance - dot(E.row(i), E.row(i)), 0));
   }
 

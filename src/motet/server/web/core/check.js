@@ -14,6 +14,9 @@ const MAX_CELLS = 2 ** 27; // features of all items of a catalogue
 const MAX_KERNELS = 1_000; // in one model
 const MAX_DEPTH = 50; // of kernels in kernels
 
+/** Of a model: one that is not here may change every number. */
+const SETTINGS = ["common", "individual", "alpha", "lam", "bias", "basis", "sigma2", "catalogue", "columns"];
+
 /** Numbers of a kernel: each with whether it may be one for every column. @type {Record<string, boolean>} */
 const POSITIVE = { length_scale: true, scale: true, nu: false, alpha: false, periodicity: false, value: false };
 
@@ -24,6 +27,7 @@ export function checkHeader(header) {
   expect(header.sigma2 === null || (Number.isFinite(header.sigma2) && header.sigma2 >= 0), `sigma2 as a number, got ${brief(header.sigma2)}`);
   const { model } = header;
   expect(isTable(model), "a model");
+  for (const key of Object.keys(model)) expect(SETTINGS.includes(key), `a model whose settings this page knows, got ${brief(key)}`);
   expect(Number.isFinite(model.alpha) && model.alpha >= 0 && model.alpha <= 1, `alpha from 0 to 1, got ${brief(model.alpha)}`);
   expect(Number.isFinite(model.lam) && model.lam > 0, `lam above 0, got ${brief(model.lam)}`);
   expect(model.basis === null || (isTable(model.basis) && typeof model.basis.kind === "string"), "a basis");

@@ -10,7 +10,7 @@ import { Basis } from "./basis.js";
 import { checkHeader, checkSizes } from "./check.js";
 import { expect, unpack } from "./file.js";
 import { kernelOf } from "./kernels.js";
-import { Factor, condition, spread } from "./posterior.js";
+import { Factor, condition, whitenedVariance } from "./posterior.js";
 import { Shift, Task, rowKey } from "./tasks.js";
 
 /** @typedef {import("./kernels.js").Kernel} Kernel */
@@ -40,7 +40,7 @@ export class Disclosed {
     const kind = spec.basis === null ? "growing" : spec.basis.kind;
     const common = alone ? null : kernelOf(spec.common);
     this.basis = new Basis(common, landmarks, A, spec.bias, spec.catalogue !== null, kind);
-    this.missedInTasks = kind !== "growing" && (this.policy === "private" || header.missed === "in tasks");
+    this.residualInTasks = kind !== "growing" && (this.policy === "private" || header.missed === "in tasks");
     this.Lambda = Lambda;
     this.eta = tensors.eta.data;
     this.theta = tensors.theta.data;
@@ -48,7 +48,7 @@ export class Disclosed {
     /** The inputs that a growing basis was made of. */
     this.spanned = new Set([landmarks, tensors.redundant].flatMap((X) => rowsOf(X).map(rowKey)));
     const first = this.points(landmarks.take(landmarks.rows ? [0] : []));
-    const numbers = [...first.mean, ...first.missed, ...first.V.data, ...this.individual.diag(first.X)];
+    const numbers = [...first.mean, ...first.residual, ...first.V.data, ...this.individual.diag(first.X)];
     expect(numbers.every(Number.isFinite), "kernels that fit the inputs");
   }
 
@@ -64,7 +64,7 @@ export class Disclosed {
 
   /** The average task f̄ at some inputs. @param {Points} points @returns {Prediction} */
   average(points) {
-    const variance = Float64Array.from(points.missed, (missed, i) => spread(points.V.row(i), null) + missed);
+    const variance = Float64Array.from(points.residual, (residual, i) => whitenedVariance(points.V.row(i), null) + residual);
     return { mean: points.mean, std: this.std(variance) };
   }
 
@@ -83,12 +83,12 @@ export class Disclosed {
     return new Estimate(this, task(coefficients), kernelOf(coefficients.kernel), released, a);
   }
 
-  /** A task's own part: with what a fixed basis misses. @param {Kernel} kernel */
+  /** A task's own part: with the residual of a fixed basis. @param {Kernel} kernel */
   shift(kernel) {
-    return new Shift(kernel, this.model, this.missedInTasks ? this.basis : null);
+    return new Shift(kernel, this.model, this.residualInTasks ? this.basis : null);
   }
 
-  /** A client's own part: with what a growing basis misses at inputs that nobody else has. @param {Kernel} kernel */
+  /** A client's own part: with the residual of a growing basis at inputs that nobody else has. @param {Kernel} kernel */
   clientShift(kernel) {
     return this.basis.kind === "growing" ? new Shift(kernel, this.model, this.basis, this.spanned) : this.shift(kernel);
   }
@@ -101,7 +101,7 @@ export class Disclosed {
   }
 }
 
-/** Inputs, with φ(x) plain and whitened, the average there, and the variance that the basis misses. */
+/** Inputs, with φ(x) plain and whitened, the average there, and the residual variance of the basis. */
 export class Points {
   /** @param {Disclosed} release @param {Matrix} X */
   constructor(release, X) {
@@ -110,7 +110,7 @@ export class Points {
     this.F = release.basis.columns(X, this.E);
     this.V = release.factor.whitened(this.F);
     this.mean = apply(this.F, release.theta);
-    this.missed = release.basis.residual(X, this.E).map((one) => release.model.commonShare * one);
+    this.residual = release.basis.residual(X, this.E).map((one) => release.model.commonShare * one);
   }
 }
 
@@ -188,12 +188,12 @@ export class Estimate {
         ? [points.V, this.own.V]
         : [this.exchanged.factor.whitened(points.F), this.exchanged.factor.whitened(this.own.F)];
     const kR = multiply(k, this.R);
-    const unshared = this.shift.variance(points.X, points.missed);
+    const unshared = this.shift.variance(points.X, points.residual);
     const gain = this.added === null ? null : this.added.gain;
     const variance = unshared.map((own, i) => {
       const q = V.row(i).slice();
       add(q, -1, applyTransposed(ownV, kR.row(i)));
-      return spread(q, gain) + Math.max(own - dot(kR.row(i), k.row(i)), 0);
+      return whitenedVariance(q, gain) + Math.max(own - dot(kR.row(i), k.row(i)), 0);
     });
     return { mean, std: this.release.std(variance) };
   }

@@ -110,7 +110,7 @@ export function condition(V, covariance, residual) {
 }
 
 /** The variance along a row in whitened coordinates. @param {Float64Array} v @param {Matrix | null} gain */
-export function spread(v, gain) {
+export function whitenedVariance(v, gain) {
   const variance = dot(v, v);
   if (gain === null) return variance;
   const explained = apply(gain, v);

@@ -48,9 +48,9 @@ export class Task {
 }
 
 /**
- * A task's own part, with kernel share · K̃ + missedShare · (K̄ − eᵀe), and its noise, of variance λw.
+ * A task's own part, with kernel individualShare · K̃ + commonShare · (K̄ − eᵀe), and its noise, of variance λw.
  *
- * What the basis misses of the average is each task's own; at `spanned` inputs a growing basis misses nothing.
+ * The residual of the basis is each task's own; at `spanned` inputs a growing basis has none.
  */
 export class Shift {
   /**
@@ -62,7 +62,7 @@ export class Shift {
   constructor(kernel, model, basis, spanned = new Set()) {
     this.kernel = kernel;
     this.model = model;
-    this.basis = basis !== null && basis.misses ? basis : null;
+    this.basis = basis !== null && basis.hasResidual ? basis : null;
     this.spanned = spanned;
   }
 
@@ -99,8 +99,8 @@ export class Shift {
     return { Lambda: multiply(F.transposed, RF), RF };
   }
 
-  /** The variance of the own part. @param {Matrix} X @param {Float64Array} missed of the average */
-  variance(X, missed) {
-    return this.kernel.diag(X).map((variance, i) => this.model.individualShare * variance + missed[i]);
+  /** The variance of the own part. @param {Matrix} X @param {Float64Array} residual of the average */
+  variance(X, residual) {
+    return this.kernel.diag(X).map((variance, i) => this.model.individualShare * variance + residual[i]);
   }
 }

@@ -1,0 +1,48 @@
+"""The regressor without any setting, behind the interface of its peers."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.defaults.inner import Gaussian
+from experiments.defaults.rows import Rows
+from motet import MixedEffectRegressor
+
+
+class Motet:
+    """``MixedEffectRegressor()``: categories as they are if it takes them, else as indicators, large ones left out."""
+
+    def tune(self, rows: Rows, counts: Sequence[int]) -> None:  # noqa: ARG002
+        warnings.simplefilter("ignore")
+        self.frame = _texts if rows.levels.any() else _numbers
+        try:
+            self.tuned = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
+        except (TypeError, ValueError):
+            if self.frame is _numbers:
+                raise
+            self.frame = _numbers
+            self.tuned = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
+
+    def predict(self, cell: int, own: Rows | None, new: Rows) -> Gaussian:  # noqa: ARG002
+        reg: Any = self.tuned
+        if own is not None:
+            reg = copy.deepcopy(self.tuned).partial_fit(self.frame(own), own.y, task=own.task)
+        return Gaussian(*reg.predict(self.frame(new), task=new.task, return_std=True, observation=True))
+
+
+def _numbers(rows: Rows) -> pd.DataFrame:
+    X = rows.dense()
+    return pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+
+
+def _texts(rows: Rows) -> pd.DataFrame:
+    """Numbers, and a column of texts for each category."""
+    columns = {f"x{k}": x if not levels else np.char.add("level ", x.astype(int).astype(str)).astype(object)
+               for k, (x, levels) in enumerate(zip(rows.X.T, rows.levels))}  # fmt: skip
+    return pd.DataFrame(columns)

@@ -1,0 +1,118 @@
+"""Residuals, also leave-one-out and leave-one-task-out, in closed form; settings stay.
+
+P of folded rows gives that of raw rows: a row of noise w in a group of noise w̄ has
+(Py)ᵢ = (yᵢ − ȳ + λw̄(Py)_g)/(λw) and Pᵢᵢ = (w − w̄)/(λw²) + (w̄/w)² P_gg.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array, Index, match
+from motet.engine.left_out import LeftOut
+from motet.regression.results import Results
+from motet.regression.tables import Table
+
+
+class LeaveOut:
+    """Predictions of rows that were not learned: of an observation, with its log score.
+
+    ``rows``: each without itself. ``new``: each without its whole task, as if of a new individual. ``tasks``: the joint
+    log score of every task without itself. A prediction that the other rows do not determine is NaN.
+    """
+
+    def __init__(self, rows: Table, new: Table, tasks: Table) -> None:
+        self.rows, self.new, self.tasks = rows, new, tasks
+
+    @property
+    def log_score(self) -> float:
+        """The sum over rows, each without itself."""
+        return float(np.nansum(self.rows["log_score"]))
+
+    @property
+    def task_log_score(self) -> float:
+        """The sum over tasks, each without itself."""
+        return float(np.nansum(self.tasks["log_score"]))
+
+    def __str__(self) -> str:
+        lines = ["Leave one out"]
+        for what, score, table in (("row", self.log_score, self.rows), ("task", self.task_log_score, self.new)):
+            residual = table["residual"][~np.isnan(table["residual"])]
+            if len(residual):
+                error = np.sqrt(np.mean(residual**2))
+                lines.append(f"without each {what}: log score {score:.3f}, root mean square error {error:.4g}")
+            else:
+                lines.append(f"without each {what}: the other rows do not determine a prediction")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _rows(results: Results) -> tuple[LeftOut, Index, Array, Array]:
+    """What is left out, and of every raw row, in the order in which rows came, its group, (Py)ᵢ and Pᵢᵢ."""
+    by = LeftOut.of(results.system)
+    inputs: dict[bytes, int] = {}
+    match(results.system.X, inputs)
+    task, X, y, w = results.rows
+    group = np.searchsorted(by.key, task * len(inputs) + match(X, inputs)[0])
+    noise, mean = results.engine.model.noise, by.noise[group]
+    Py = (y - by.mean[group] + noise.variance(mean) * by.Py[group]) / noise.variance(w)
+    return by, group, Py, (w - mean) / noise.variance(w**2) + (mean / w) ** 2 * by.precision[group]
+
+
+def leave_out(results: Results) -> LeaveOut:
+    """Every row without itself, and every task without itself."""
+    by, group, Py, precision = _rows(results)
+    _, _, y, noise = results.rows
+    rows = _predictions(results, Py / precision, 1.0 / precision, "Each row without itself")
+    residual = y - by.mean[group] + by.residual_new[group]
+    variance = by.variance_new[group] + results.engine.model.noise.variance(noise - by.noise[group])
+    new = _predictions(results, residual, variance, "Each row without its task")
+    count = Counter(results.rows[0].tolist())
+    tasks: dict[str, Any] = {
+        "task": list(results.labels.values()),
+        "rows": [count[number] for number in results.labels],
+        "log_score": [by.score[number] for number in results.labels],
+    }
+    return LeaveOut(rows, new, Table(tasks, "Each task without itself"))
+
+
+def _predictions(results: Results, residual: Array, variance: Array, title: str) -> Table:
+    """Of all rows, from their residuals and from the variances of their predictions, in units of σ²."""
+    y = results.rows[2]
+    std = np.sqrt(results.sigma2 * variance)
+    columns: dict[str, Any] = {
+        "task": results.task_labels,
+        "observed": y,
+        "mean": y - residual,
+        "std": std,
+        "residual": residual,
+        "log_score": -0.5 * (np.log(2 * np.pi * std**2) + (residual / std) ** 2),
+    }
+    return Table(columns, title)
+
+
+def diagnostics(results: Results) -> Table:
+    """A row for each observation, as they came.
+
+    ``population`` is the average's prediction, ``individual`` the task's, from which ``residual`` is. ``standardised``
+    is in units of the noise's standard deviation; ``studentised`` is the residual of a prediction without this row, in
+    units of its standard deviation.
+    """
+    by, group, Py, precision = _rows(results)
+    _, X, y, noise = results.rows
+    residual = results.engine.model.noise.variance(noise) * Py
+    columns: dict[str, Any] = {
+        "task": results.task_labels,
+        **{name: X[:, k] for k, name in enumerate(results.names)},
+        "observed": y,
+        "population": by.average[group],
+        "individual": y - residual,
+        "residual": residual,
+        "standardised": residual / np.sqrt(results.noise_variance * noise),
+        "studentised": Py / np.sqrt(precision * results.sigma2),
+    }
+    return Table(columns, "Diagnostics")
