@@ -11,6 +11,7 @@ Minutes between releases are seconds here, and what reads a release waits for on
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import signal
@@ -24,6 +25,7 @@ from contextlib import ExitStack, chdir, closing, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
+from urllib.request import urlopen
 
 from tests.forked import forked_motet
 from tests.scenarios.harness import END, START, children, free_port, is_ready, poll
@@ -223,7 +225,9 @@ class Session:
         return self.url in terminal.printed[before:] and is_ready(self.url)
 
     def _all_released(self) -> bool:
-        return all(released(path) for path in self.folder.rglob("*.db"))
+        """Whether everything sent is in a release, and the server, if there is one, has looked for it."""
+        versions = [released(path) for path in self.folder.rglob("*.db")]
+        return all(versions) and (not is_ready(self.url) or shown_version(self.url) in versions)
 
     def _mended(self, text: str) -> str:
         for word, other in self._instead.items():
@@ -231,11 +235,20 @@ class Session:
         return text
 
 
-def released(database: Path) -> bool:
-    """Whether the last release has all that was sent."""
+def released(database: Path) -> int:
+    """The version of the last release if it has all that was sent, or else 0."""
     with closing(sqlite3.connect(database, timeout=10)) as connection:
-        row = connection.execute("SELECT max(releases.sequence) = head.sequence FROM releases, head").fetchone()
-    return bool(row[0])
+        row = connection.execute(
+            "SELECT max(releases.version) * (max(releases.sequence) = head.sequence) FROM releases, head"
+        ).fetchone()
+    return row[0] or 0
+
+
+def shown_version(url: str) -> int:
+    """Of the release that the server gives to whoever asks now."""
+    with urlopen(f"{url}/v1/study?model=false", timeout=END) as response:
+        version: int = json.load(response)["version"]
+    return version
 
 
 def _serves(block: Block) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from motet.server.app import create_app
+from motet.server.app import GRACE_SECONDS, create_app
 from motet.server.protection.connections import Listener, Server
 from motet.server.publisher import Publisher
 from motet.server.service import Service
@@ -91,7 +91,8 @@ def running(
     """The application on a socket of its own, in a thread."""
     limits: dict[str, Any] = {"limit": 1000, "limit_per_address": 1000, "proxies": (), "tls": False} | changes
     listener = Listener(socket.create_server(("127.0.0.1", 0), backlog=2048), **limits)
-    server = Server(app, listener, proxies=("127.0.0.1",), **(settings or {}))
+    grace = {"timeout_graceful_shutdown": GRACE_SECONDS}
+    server = Server(app, listener, proxies=("127.0.0.1",), **grace | (settings or {}))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve()), daemon=True)
     thread.start()
@@ -99,6 +100,7 @@ def running(
     yield f"http://127.0.0.1:{listener.getsockname()[1]}", loop
     server.should_exit = True
     thread.join(END)
+    assert not thread.is_alive(), f"the server does not stop: {asyncio.all_tasks(loop)}"
     loop.close()
 
 
