@@ -17,7 +17,7 @@ from motet.arrays import Array, Index
 from motet.model.tasks import Task
 from motet.music import simulation as music
 from motet.music.reproduce import ARTICLE, preference
-from motet.music.simulation import COMMON, INDIVIDUAL, NOISE, Listeners
+from motet.music.simulation import COMMON, INDIVIDUAL, NOISE_STD, Listeners
 from motet.privacy.ledger import Integers, Ledger
 from motet.privacy.mechanism import Mechanism, release
 from motet.release.clients import predict
@@ -43,7 +43,7 @@ class Setting:
 
 
 CHOSEN = Setting(ARTICLE["alpha"], ARTICLE["lam"], 0.6)
-SIMULATION = Setting(0.1, NOISE**2 / 0.625, 0.625)  # 0.25² = σ²α, 0.75² = σ²(1−α), 0.01² = σ²λ
+SIMULATION = Setting(0.1, NOISE_STD**2 / 0.625, 0.625)  # 0.25² = σ²α, 0.75² = σ²(1−α), 0.01² = σ²λ
 
 
 @cache
@@ -66,7 +66,7 @@ def skewed(listeners: Listeners, seed: int) -> Listeners:
     users, n = listeners.tastes.shape
     weight = 1 / (1 + rng.permutation(n))
     artist = np.argsort(rng.exponential(size=(users, n)) / weight, axis=1)[:, :EXAMPLES].ravel()
-    rating = listeners.tastes[listeners.user, artist] + NOISE * rng.normal(size=len(artist))
+    rating = listeners.tastes[listeners.user, artist] + NOISE_STD * rng.normal(size=len(artist))
     return replace(listeners, artist=artist, rating=rating)
 
 

@@ -41,7 +41,7 @@ def distinct(n: int) -> Data:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     centres = rng.normal(size=(19, 8))
     y = 0.25 * np.sin(X @ centres).sum(axis=1) + 0.75 * (X * rng.normal(size=(n // 5, 19))[task]).sum(axis=1)
-    y += music.NOISE * rng.normal(size=len(task))
+    y += music.NOISE_STD * rng.normal(size=len(task))
     return split({"X": X, "task": task}, y, np.arange(5, len(task), 6))
 
 

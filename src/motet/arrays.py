@@ -18,7 +18,7 @@ MAX_LOOKUPS = 100  # rows that are looked up one by one
 SAMPLE_ROWS = 2**14  # whose values the other rows are expected to repeat
 CACHE_NUMBERS = 2**15  # that fit the processor's cache
 NUMBERS_PER_PART = 2**20  # in one temporary of work that is done in parts
-FAR_SPREADS, MAX_OUTLIERS = 1e4, 10
+FAR_DEVIATIONS, MAX_OUTLIERS = 1e4, 10
 MAX_COLUMNS = 10_000  # of an input, or of a table
 MAX_MAGNITUDE = 1e150  # of a number: squares of larger ones overflow
 
@@ -48,30 +48,30 @@ def is_finite(values: Array) -> NDArray[np.bool_]:
 
 
 def outliers(values: Array) -> tuple[Index, float]:
-    """Which few of some numbers are far from all others, the farthest first, and the spread of the others.
+    """Which few of some numbers are far from all others, the farthest first, and the others' deviation.
 
-    Far is ``FAR_SPREADS`` standard deviations of the others or more, which no distribution of measurements has: such a
-    number is a slip, or a code for a missing one. At most 1 % of the numbers are called few.
+    Far is ``FAR_DEVIATIONS`` standard deviations of the others or more, which no distribution of measurements has: such
+    a number is a slip, or a code for a missing one. At most 1 % of the numbers are called few.
     """
     finite = np.flatnonzero(is_finite(values))
     distance = np.abs(values[finite] - np.median(values[finite])) if len(finite) else np.empty(0)
     order = np.argsort(distance, kind="stable")
     for few in range(min(MAX_OUTLIERS, max(1, len(finite) // 100)), 0, -1):
         others = values[finite[order[:-few]]]
-        spread = float(np.std(others)) if len(others) > MAX_OUTLIERS else 0.0
-        if spread and distance[order[-few]] >= FAR_SPREADS * spread:
-            return finite[order[: -few - 1 : -1]], spread
+        std = float(np.std(others)) if len(others) > MAX_OUTLIERS else 0.0
+        if std and distance[order[-few]] >= FAR_DEVIATIONS * std:
+            return finite[order[: -few - 1 : -1]], std
     return np.empty(0, dtype=np.intp), 0.0
 
 
 def far_number(values: Array) -> tuple[int, str] | None:
     """The place of the farthest of a few far numbers, and what to say of it; None if there are none."""
-    far, spread = outliers(values)
+    far, std = outliers(values)
     if not len(far):
         return None
-    size = abs(values[far[0]] - np.median(values[is_finite(values)])) / spread
+    size = abs(values[far[0]] - np.median(values[is_finite(values)])) / std
     others = f" (and {count(len(far) - 1, 'more row')})" if len(far) > 1 else ""
-    return int(far[0]), f"{values[far[0]]:g} is {size:.1g} times the spread of the others{others}"
+    return int(far[0]), f"{values[far[0]]:g} is {size:.1g} times the standard deviation of the others{others}"
 
 
 def is_whole_number(value: Any) -> bool:
@@ -152,7 +152,7 @@ def as_bytes(X: Array) -> list[bytes]:
     return rows
 
 
-def evenly_spread(n: int, size: int) -> Index:
+def evenly_spaced(n: int, size: int) -> Index:
     """At most ``size`` of n places, in order."""
     return np.arange(n) if n <= size else np.linspace(0, n - 1, size).round().astype(np.intp)
 

@@ -140,7 +140,9 @@ def test_mistakes_say_what_it_is_and_what_to_do(tmp_path: Path, folder: Path) ->
     )
     columns = ["--client", "Pfleger", "--target", "pay"]
     new = tmp_path / "new.toml"
-    far_number = "far.csv, row 8, column weight: 1e+12 is 9e+10 times the spread of the others: correct it, or empty"
+    far_number = (
+        "far.csv, row 8, column weight: 1e+12 is 9e+10 times the standard deviation of the others: correct it, or empty"
+    )
     one_value = "the output 'pay' has one value only, 7, in every row, so there is nothing to learn"
     two_values = 'two values, "no" (24 rows) and "yes" (24 rows): code them as 0 and 1; outcomes other than numbers'
     check_mistakes(

@@ -127,7 +127,7 @@ def test_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
     for same in (good, good.replace("name", "client")):
         assert read_tokens(table(tmp_path, same)) == {"ann": "SECRET1", "bob": "SECRET2"}
     for text, message in (
-        ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns client and token, as motet enroll --out"),
+        ("ann,c1,SECRET1\nbob,c2,SECRET2\n", "own.csv: expected the columns client and token, as motet enroll writes"),
         ("name,token\nann,SECRET1\nbob,\n", "own.csv, row 3, column token: expected a value, got nothing"),
         ("name,token\nann,SECRET1\nann,SECRET2\n", "own.csv, row 3, column name: 'ann' is in row 2 already"),
         ("name,token\nann,SECRET1,SECRET2\n", "own.csv, row 2: expected 2 cells, as the header has, got 3"),

@@ -216,9 +216,8 @@ def test_rows_with_missing_values_are_left_out_and_counted(tmp_path: Path) -> No
 def test_a_cell_far_from_all_others_is_named(tmp_path: Path, column: str) -> None:
     frame = visits()
     frame.loc[3, column] = 1e12
-    message = (
-        rf"row 5, column {column}: 1e\+12 is \de\+1\d times the spread of the others: correct it, or empty the cell"
-    )
+    far = rf"row 5, column {column}: 1e\+12 is \de\+1\d times the standard deviation of the others"
+    message = f"{far}: correct it, or empty the cell"
     with pytest.raises(InvalidData, match=message):
         Pilot.read(table(tmp_path, frame), ROLES)
     frame.loc[3, column] = 300.0  # far, but a measurement may be

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from motet import MixedEffectRegressor, plots
 from motet.arrays import Array
 from motet.errors import InvalidData, UnknownTask, WrongDimension
-from motet.plots.evaluation import MAX_POINTS, evaluation_figure
+from motet.plots.evaluation import MAX_DRAWN_POINTS, evaluation_figure
 from motet.plots.forecast import forecast_figure
 
 mpl.use("Agg")
@@ -162,15 +162,15 @@ def test_calibration_counts_outputs_in_their_bands() -> None:
 
 def test_an_evaluation_shows_rows_errors_and_bands() -> None:
     rng = np.random.default_rng(2)
-    sizes = {"known clients": 3 * MAX_POINTS, "new clients": 40}
+    sizes = {"known clients": 3 * MAX_DRAWN_POINTS, "new clients": 40}
     predictions = {kind: (rng.normal(size=n), rng.normal(size=n), np.full(n, 2.0)) for kind, n in sizes.items()}
     errors = {kind: {"this study": 1.4, "linear model + client's mean": 1.6} for kind in sizes}
     scatter, compare, calibrate = evaluation_figure(predictions, errors, title="visits.csv").axes
     points = [np.asarray(one.get_xydata()) for one in scatter.lines if len(one.get_xydata()) > 2]
-    assert [len(xy) for xy in points] == [MAX_POINTS, 40]
+    assert [len(xy) for xy in points] == [MAX_DRAWN_POINTS, 40]
     y, mean, std = predictions["new clients"]
     np.testing.assert_array_equal(points[1], np.column_stack([mean, y]))
-    assert line(scatter, f"known clients, {MAX_POINTS:,} of {3 * MAX_POINTS:,}").shape == (0, 2)
+    assert line(scatter, f"known clients, {MAX_DRAWN_POINTS:,} of {3 * MAX_DRAWN_POINTS:,}").shape == (0, 2)
     assert list(compare.lines[0].get_xdata()) == [1.4, 1.6]
     assert [text.get_text() for text in compare.get_yticklabels()] == ["this study", "linear model\n+ client's mean"]
     assert line(calibrate, "new clients")[18].tolist() == [0.9, np.mean(np.abs(y - mean) <= BAND * std)]

@@ -150,7 +150,7 @@ def test_a_number_far_from_all_others_is_named() -> None:
     with pytest.warns(UserWarning, match="missing values"), pytest.warns(UserWarning, match="spread") as told:
         regressor().fit(X, y, task=task)
     (warning,) = [one for one in told if "spread" in str(one.message)]
-    assert re.match(r"row 5, y 1e\+12: .e\+1. times the spread of the others", str(warning.message))
+    assert re.match(r"row 5, y 1e\+12: .e\+1. times the standard deviation of the others", str(warning.message))
     assert warning.filename == __file__
 
 

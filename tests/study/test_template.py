@@ -14,7 +14,7 @@ from motet.study.template import Draft
 
 CHOICES: list[dict[str, Any]] = [
     *({"dimension": p} for p in (1, 2, 3, 4, 9)),
-    {"inputs": ("hours", "dose"), "bounds": (0.0, 24.0), "y": (0.0, 300.0), "spread": 20.0, "noise": 5.0},
+    {"inputs": ("hours", "dose"), "bounds": (0.0, 24.0), "y": (0.0, 300.0), "shift_std": 20.0, "noise": 5.0},
     {"catalogue": "features.csv"},
     {"catalogue": "names.csv"},
 ]
@@ -40,7 +40,7 @@ def test_drafts_load_and_name_every_key(tmp_path: Path, policy: Any, choices: di
 
 
 def test_a_draft_derives_sigma2_from_the_range_and_the_spread(tmp_path: Path) -> None:
-    study = Draft(y=(0.0, 80.0), spread=5.0, noise=2.0).write(tmp_path / "study.toml")
+    study = Draft(y=(0.0, 80.0), shift_std=5.0, noise=2.0).write(tmp_path / "study.toml")
     model = study.model
     assert model.sigma2 is not None
     assert study.limits.y == (0.0, 80.0)
@@ -48,7 +48,7 @@ def test_a_draft_derives_sigma2_from_the_range_and_the_spread(tmp_path: Path) ->
     assert model.sigma2 * model.individual_share == pytest.approx(25.0, rel=1e-3)
     assert model.sigma2 * model.lam == pytest.approx(4.0, rel=1e-3)
     with pytest.raises(InvalidStudy, match="above 0"):
-        Draft(spread=0.0).write(tmp_path / "other.toml")
+        Draft(shift_std=0.0).write(tmp_path / "other.toml")
 
 
 def test_names_alone_make_a_personal_model(tmp_path: Path) -> None:

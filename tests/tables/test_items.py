@@ -81,7 +81,7 @@ def test_what_a_person_must_decide_is_refused(tmp_path: Path) -> None:
         Items.read(movies(tmp_path, f"id,year\n{years}"))
     with pytest.raises(InvalidData, match="'1' is in row 2 already"):
         Items.read(movies(tmp_path, "id,genre\n1,a|b\n1,a\n"))
-    with pytest.raises(InvalidData, match=r"got 'Action\|Drama': .*motet init --catalogue makes columns of words"):
+    with pytest.raises(InvalidData, match=r"got 'Action\|Drama': .*motet init makes columns of words"):
         Catalogue.from_csv(movies(tmp_path, "id,genre\n1,Action|Drama\n"))
 
 

@@ -100,7 +100,9 @@ def test_a_unit_that_is_told_and_another_in_the_cells(tmp_path: Path) -> None:
 def test_a_few_far_numbers_are_found_with_their_units(tmp_path: Path) -> None:
     frame = visits()
     frame.loc[5, "weight"] = "1e12 kg"
-    with pytest.raises(InvalidData, match=r"pilot\.csv, row 7, column weight: 1e\+12 is .* times the spread of"):
+    with pytest.raises(
+        InvalidData, match=r"pilot\.csv, row 7, column weight: 1e\+12 is .* times the standard deviation of"
+    ):
         Pilot.read(table(tmp_path, frame), replace(ROLES, inputs=("weight",)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from motet.music import simulation as music
-from motet.music.crowd import COMMON, EXACT, PRIVATE, STUDY
+from motet.music.crowd import COMMON_TOML, EXACT, PRIVATE, STUDY
 from tests.server.world import World, world
 
 SCRIPT = "<script>alert(1)</script>"
@@ -58,7 +58,7 @@ def music_study(
         artists = artists.replace("The Beatles,", f"{artist},", 1)
     (folder / "artists.csv").write_text(artists, encoding="utf-8")
     policy = PRIVATE.format(epsilon=3.0, releases=4).replace('"client"', '"study"') if private else EXACT
-    text = STUDY.format(common=COMMON, policy=policy, every=3600, port=8000)
+    text = STUDY.format(common=COMMON_TOML, policy=policy, every=3600, port=8000)
     text = text.replace("rank = 80", f"rank = {rank}").replace('"Music taste"', f'"{name}"') + "rate = 1e6\n"
     text = text.replace("scale = [-3.0, 3.0", f"scale = [{-min(limit, 3.0)}, {min(limit, 3.0)}")
     text = text.replace("y = [-10.0, 10.0]", f"y = [{-limit}, {limit}]\n{MUSIC_TABLE}")

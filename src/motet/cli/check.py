@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MAX_EXPECTED_CLIENTS = 1_000_000
 UNTRUSTED = "The table contradicts the settings, so this forecast cannot be trusted:"
-LEGEND = (
+FORECAST_LEGEND = (
     "Errors are root mean squares: of a client's new observations, of its function, and of the average. "
     "Bands are of new observations."
 )
@@ -88,7 +88,7 @@ def check(
         findings = replace(findings, total=total, refused={**rows.outside, **findings.refused})
         outlook = Outlook(Plan.of(loaded, findings.inputs, findings.sigma2), findings.counts.tolist())
         warnings, expected = findings.warnings, clients or findings.clients
-    listed = outlook.rows_by_clients() if expected is None else outlook.rows(expected)
+    answers = outlook.rows_by_clients() if expected is None else outlook.rows(expected)
     verdict = outlook.enough_clients() if expected is None else outlook.verdict(expected)
     if findings is not None and findings.contradictions:
         verdict = f"{UNTRUSTED} motet init --from {shlex.quote(str(table))} finds settings that fit."
@@ -101,13 +101,13 @@ def check(
         about: dict[str, Any] = {"study": loaded.name, "policy": loaded.release.policy}
         about |= {"settings": loaded.settings_source, "clients": expected}
         about |= {} if findings is None else {"table": _table_facts(findings)}
-        forecasts = [{**asdict(row), "forecast": asdict(row.forecast)} for row in listed]
+        forecasts = [{**asdict(row), "forecast": asdict(row.forecast)} for row in answers]
         show({**about, "rows": forecasts, "warnings": warnings, "verdict": verdict})
         return
     _show_study(loaded, expected)
     if findings is not None:
         _show_findings(findings)
-    _show_rows(listed)
+    _show_rows(answers)
     for warning in warnings:
         show(f"Warning: {warning}.")
     show(verdict)
@@ -169,4 +169,4 @@ def _show_rows(rows: list[Row]) -> None:
         lines.append((row.label, *settings, *errors, *[""] * (3 - len(errors)), f"{100 * one.coverage:.0f} %"))
     columns = ("", "clients", "ε", "rank", "error", "function", "average", "in 90 % bands")
     show_table(dict.fromkeys(columns, ""), lines)
-    show(LEGEND)
+    show(FORECAST_LEGEND)

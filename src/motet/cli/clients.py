@@ -106,11 +106,11 @@ def clients(
     if action is not None and client is None:
         raise InvalidData(f"expected a client to {action}: motet clients {action} NAME")
     with operator_at(url) as server:
-        listed = server.clients()
+        enrolled = server.clients()
         if client is None:
-            show({"clients": listed}) if as_json else _list(listed)
+            show({"clients": clients}) if as_json else _list(enrolled)
             return
-        one = _client(listed, client)
+        one = _client(enrolled, client)
         about = {"id": one["id"], "name": one["name"]}
         if action == "remove":
             _forget(one["name"], one["examples"], lambda: server.forget(one["id"]), yes, as_json)
@@ -170,8 +170,8 @@ def _forget(name: str, examples: int, act: Callable[[], bool], yes: bool, as_jso
     show({"name": name, "removed": examples, "erased": erased} if as_json else text + later(erased))
 
 
-def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
-    matches = [client for client in listed if name_or_id in (client["name"], client["id"])]
+def _client(clients: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
+    matches = [client for client in clients if name_or_id in (client["name"], client["id"])]
     if not matches:
         raise UnknownTask(f"no client has the name or id {name_or_id!r}: motet clients lists them")
     if len(matches) > 1:
@@ -181,11 +181,11 @@ def _client(listed: list[dict[str, Any]], name_or_id: str) -> dict[str, Any]:
     return matches[0]
 
 
-def _list(listed: list[dict[str, Any]]) -> None:
-    rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in listed]
+def _list(clients: list[dict[str, Any]]) -> None:
+    rows = [(c["name"], c["id"], c["examples"], "yes" if c["revoked"] else "") for c in clients]
     if rows:
         show_table({"client": "bold", "id": "", "examples": "", "revoked": "red"}, rows)
-    for client in listed:
+    for client in clients:
         if client.get("left_out"):
             show(f"{client['name']} is not in the current release: {client['left_out']}.")
-    show(f"{count(len(listed), 'client')} with {count(sum(c['examples'] for c in listed), 'example')}.")
+    show(f"{count(len(clients), 'client')} with {count(sum(c['examples'] for c in clients), 'example')}.")

@@ -27,7 +27,7 @@ from motet.text import printable
 
 # What stands for a value of a type; an option of another type needs an entry here, or a metavar of its own.
 VALUES = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "FILE", bool: ""}
-MAX_NUMBER = 2**31 - 1  # of an option; a limit that is not worth showing
+MAX_SHOWN_LIMIT = 2**31 - 1  # of an option; a limit that is not worth showing
 EXTRAS = {"matplotlib": "plots", "pyarrow": "tables"}  # what a missing package is installed with; else the server's
 SETTING = re.compile(r"""(?<![\w./\\'"-])([a-z_]+)=(?:True\b|"([^"]*)"|(?!["'/\[({-]|\.?\w))""")  # as Python writes it
 ADVICE = {"only": "; or take all: predict has --each, send has --tokens"}  # what else commands offer, by ``where``
@@ -77,7 +77,8 @@ class Parameter(NamedTuple):
     @property
     def limits(self) -> str:
         low, high = self.info.min, self.info.max
-        return "" if low is None else f"from {low:g}" + ("" if high is None or high >= MAX_NUMBER else f" to {high}")
+        most = "" if high is None or high >= MAX_SHOWN_LIMIT else f" to {high}"
+        return "" if low is None else f"from {low:g}{most}"
 
     def expected(self) -> str:
         """The values that it takes, in words."""
@@ -89,7 +90,7 @@ class Parameter(NamedTuple):
 
 def parameters(command: Callable[..., Any]) -> list[Parameter]:
     """Those of a command's signature, in its order."""
-    listed = []
+    of_command = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is not Annotated:
             expected = f"{name}: Annotated[{getattr(parameter.annotation, '__name__', 'type')}, typer.Option(help=…)]"
@@ -97,14 +98,14 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
         kind, info = get_args(parameter.annotation)
         if get_origin(kind) in (UnionType, Union):
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
-        listed.append(Parameter(name, info, kind, parameter.default))
-    return listed
+        of_command.append(Parameter(name, info, kind, parameter.default))
+    return of_command
 
 
-def usage(listed: Sequence[Parameter]) -> str:
+def usage(of_command: Sequence[Parameter]) -> str:
     """The arguments of a call, and whether there are options."""
-    arguments = [p.usage if p.required else f"[{p.usage}]" for p in listed if not p.is_option]
-    return " ".join([*arguments, *["[OPTIONS]"] * any(p.is_option for p in listed)])
+    arguments = [p.usage if p.required else f"[{p.usage}]" for p in of_command if not p.is_option]
+    return " ".join([*arguments, *["[OPTIONS]"] * any(p.is_option for p in of_command)])
 
 
 class Command(TyperCommand):
@@ -128,8 +129,8 @@ class Command(TyperCommand):
         return str(error.message)
 
     def invoke(self, ctx: Any) -> Any:
-        listed = parameters(self.callback) if self.callback else []
-        _options.set({p.name: p.names[0] for p in listed if p.is_option})
+        of_command = parameters(self.callback) if self.callback else []
+        _options.set({p.name: p.names[0] for p in of_command if p.is_option})
         with errors_shown(as_json=ctx.params.get("as_json", False)):
             return super().invoke(ctx)
 
@@ -137,8 +138,8 @@ class Command(TyperCommand):
         return [usage(parameters(self.callback))] if self.callback else []
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
-        listed = parameters(self.callback) if self.callback else []
-        rows = [[(p.usage, _description(p)) for p in listed if p.is_option is option] for option in (False, True)]
+        of_command = parameters(self.callback) if self.callback else []
+        rows = [[(p.usage, _description(p)) for p in of_command if p.is_option is option] for option in (False, True)]
         for title, section in (
             ("Arguments", rows[0]),
             ("Options", [*rows[1], ("-h, --help", "Show this text and exit.")]),

@@ -334,7 +334,7 @@ class FitReport:
 
 def _components(columns: Sequence[str], tuning: Tuning) -> list[dict[str, Any]]:
     """Each component and the noise: the mean variance at the inputs, what it gains, length scales by input."""
-    listed = [
+    facts = [
         {
             "component": component.described(columns),
             "variance": component.size(tuning.components.X) * tuning.noise_variance,
@@ -344,7 +344,7 @@ def _components(columns: Sequence[str], tuning: Tuning) -> list[dict[str, Any]]:
         for component, gain in tuning.gains.items()
     ]
     noise = {"component": "noise", "variance": tuning.noise_variance, "gain": None, "length_scales": None}
-    return [*listed, noise]
+    return [*facts, noise]
 
 
 def _length_scales(component: Component, columns: Sequence[str]) -> dict[str, float] | None:

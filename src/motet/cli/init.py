@@ -147,7 +147,7 @@ def init(
         of_pilot = {"--dates": dates, "--pilot": share, "--pilot-joins": joins or None}
         _refuse(of_table | of_pilot, "is about a table: give the table too, --from FILE")
         inputs_of = {"inputs": split_commas(inputs), "catalogue": catalogue, "dimension": dimension}
-        of_outputs = {"bounds": bounds, "y": y, "spread": spread, "noise": noise}
+        of_outputs = {"bounds": bounds, "y": y, "shift_std": spread, "noise": noise}
         _from_options(file, {"name": title, "encoding": encoding, **inputs_of, **of_outputs}, promise, force, as_json)
         return
     of_options = {"--dimension": dimension, "--bounds": bounds, "--y": y, "--spread": spread, "--noise": noise}

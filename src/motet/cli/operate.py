@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from motet.store.backup import Restoration
 
 File = Annotated[Path, typer.Argument(help="The study's TOML file.", metavar="STUDY.toml")]
-STYLES = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
+STATE_STYLES = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
 
 
 def serve(
@@ -174,7 +174,7 @@ def verify(
     else:
         table = Table("check", "", "result", title=Text(loaded.name), title_justify="left")
         for check in checks:
-            table.add_row(check.name, Text(check.state, STYLES[check.state]), Text(check.text))
+            table.add_row(check.name, Text(check.state, STATE_STYLES[check.state]), Text(check.text))
         Console().print(table)
     if failed:
         raise InvalidStore(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from motet.planning.evaluation import Advance, Begin
     from motet.tuning.search import Step
 
-PAUSE_SECONDS = 10.0  # seconds between lines
+LINE_SECONDS = 10.0  # seconds between lines
 FRAMES_PER_SECOND = 2.0  # of the bar
 
 
@@ -69,7 +69,7 @@ def _in_lines(clock: Callable[[], float], *, quiet: bool) -> Begin:
             sys.stderr.write(f"[{minutes}:{seconds:02}] {printable(text)}\n")
             sys.stderr.flush()
 
-    phases = Phases(write, PAUSE_SECONDS, clock)
+    phases = Phases(write, LINE_SECONDS, clock)
 
     def begin(name: str, unit: str, most: int) -> Advance:
         began, steps = clock(), itertools.count(1)

@@ -72,9 +72,9 @@ def show_pilot(pilot: Pilot) -> None:
 
 
 def _show_gains(pilot: Pilot, all_inputs: Together) -> None:
-    listed = [(gain.input, gain.alone, gain.beside) for gain in pilot.gains]
-    listed += [("all together", all_inputs.share, None)] * (len(pilot.roles.inputs) > 1)
-    rows = [(name, *(NOTHING if one is None else f"{100 * one:.0f} %" for one in gains)) for name, *gains in listed]
+    shares = [(gain.input, gain.alone, gain.beside) for gain in pilot.gains]
+    shares += [("all together", all_inputs.share, None)] * (len(pilot.roles.inputs) > 1)
+    rows = [(name, *(NOTHING if one is None else f"{100 * one:.0f} %" for one in gains)) for name, *gains in shares]
     show_table(dict.fromkeys(("gain of", "alone", "beside client's mean"), ""), rows)
     show(GAINS)
 

@@ -297,8 +297,8 @@ class Client:
 
     def enroll(self, names: Iterable[str]) -> list[Enrolled]:
         """New clients, all in one request, with the tokens to hand to them."""
-        listed = [names] if isinstance(names, str) else list(names)
-        body = self._server.request_json("POST", "/v1/clients", json={"names": listed}, once=True)
+        new = [names] if isinstance(names, str) else list(names)
+        body = self._server.request_json("POST", "/v1/clients", json={"names": new}, once=True)
         clients = field_of(body, "clients", list)
         return [Enrolled(*(field_of(client, name, str) for name in ("id", "name", "token"))) for client in clients]
 

@@ -200,8 +200,8 @@ class Site:
         if missing := [client for client in clients if client not in self._tokens]:
             raise InvalidData(
                 f"{file}: {len(missing)} of {len(clients)} clients have no token in {self.file} "
-                f"({first_few(missing)}), so nothing was changed: enroll them (motet enroll --out) and add their "
-                "tokens, or leave their rows out"
+                f"({first_few(missing)}), so nothing was changed: enroll them and add their tokens, "
+                "or leave their rows out"
             )
 
     def each(

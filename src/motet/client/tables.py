@@ -85,7 +85,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     table = read(path)
     clients = "client" if "client" in table.columns else "name"
     if not {clients, "token"} <= set(table.columns):
-        raise InvalidData(f"{table.file}: expected the columns client and token, as motet enroll --out writes them")
+        raise InvalidData(f"{table.file}: expected the columns client and token, as motet enroll writes them")
     return dict(zip(table.names(clients), table.texts("token")))
 
 

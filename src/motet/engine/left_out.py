@@ -59,8 +59,8 @@ def _left_out(system: System) -> LeftOut:
             precision, alone = np.einsum("jii->ji", P), np.einsum("jii->ji", batch.R)
         keys = batch.task[:, None] * len(F) + batch.h
         precision = np.where(precision > UNDETERMINED * alone, precision, np.nan)
-        listed = (keys, batch.y, batch.noise, average[batch.h], a, precision, residual, variance)
-        columns.append(tuple(values.ravel() for values in listed))
+        stacks = (keys, batch.y, batch.noise, average[batch.h], a, precision, residual, variance)
+        columns.append(tuple(values.ravel() for values in stacks))
         repeats = batch.rows - batch.h.shape[1]
         squares, log_det_of_repeats = noise.repeats(repeats, batch.squares, batch.log_noise)
         quadratic = np.einsum("ji,ji->j", a, residual) + squares

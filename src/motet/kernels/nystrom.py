@@ -19,7 +19,7 @@ from motet.kernels.derivatives import derivatives
 from motet.kernels.gram import gram
 from motet.linalg import pivoted_cholesky, solve_lower
 
-LANDMARKS, SAMPLED_INPUTS = 200, 800  # of a task, chosen among so many of its inputs
+LANDMARKS, CANDIDATES_OF_TASK = 200, 800  # of a task, chosen among so many of its inputs
 JITTER = 1e-8  # of a kernel's variance, on the diagonal of K(Z, Z), which may be singular
 
 
@@ -79,7 +79,7 @@ def landmarks(X: Array, count: int = LANDMARKS) -> Array:
     X, scale = X[np.lexsort(X.T)], X.std(axis=0)
     units = np.where(scale > 0, scale, 1.0).tolist()
     rough = Scaled(Matern(np.sqrt(X.shape[1]), nu=0.5), [0.0] * len(units), units)
-    return pivots(X, count, rough, SAMPLED_INPUTS)
+    return pivots(X, count, rough, CANDIDATES_OF_TASK)
 
 
 def pivots(X: Array, count: int, kernel: Kernel, sampled: int) -> Array:

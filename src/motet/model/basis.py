@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, distinct, evenly_spread, is_finite, is_whole_number, numbers
+from motet.arrays import Array, Index, distinct, evenly_spaced, is_finite, is_whole_number, numbers
 from motet.errors import EmptyData, InvalidModel, NotFinite, WrongDimension
 from motet.kernels.algebra import is_diagonal
 from motet.kernels.classes import affine
@@ -186,7 +186,7 @@ class Nystrom(Eigen):
             return np.asarray(self.points)
         if is_diagonal(kernel) and len(distinct(self.points)[0]) == n:
             return np.asarray(self.points[: self.rank])
-        return np.asarray(self.points[evenly_spread(n, size)])
+        return np.asarray(self.points[evenly_spaced(n, size)])
 
 
 @register_basis

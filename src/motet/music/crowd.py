@@ -97,7 +97,7 @@ class Crowd:
         (folder / "artists.csv").write_text(artists, encoding="utf-8")
         study = folder / "study.toml"
         policy = EXACT if exact else PRIVATE.format(epsilon=EPSILON, releases=releases)
-        study.write_text(STUDY.format(common=COMMON, policy=policy, every=every, port=port), encoding="utf-8")
+        study.write_text(STUDY.format(common=COMMON_TOML, policy=policy, every=every, port=port), encoding="utf-8")
         self._write_ratings(folder / "me.csv", self._me)
         self._write_ratings(folder / "ratings.csv", self._sender)
         return study
@@ -116,7 +116,7 @@ epsilon = {epsilon}       # of each listener, for all releases that have the lis
 delta = 1e-5
 releases = {releases}     # as many; later ones leave the listener out, so the study need not end
 per = "client\""""
-COMMON = toml(to_spec(music.COMMON))
+COMMON_TOML = toml(to_spec(music.COMMON))
 STUDY = """\
 # The music study of `motet demo`: the article's listeners and kernels, on artists with tags.
 

@@ -30,10 +30,10 @@ from motet.tables.files import new_file
 from motet.threads import blas_limit
 
 RATINGS_PER_SECOND = 250.0  # that the interval between releases is made for
-RELEASES = 10  # that share a listener's ε; the last two of the first ten contain all ratings
+BUDGET_RELEASES = 10  # that share a listener's ε; the last two of the first ten contain all ratings
 PACE_SECONDS = 60  # between later releases: they come for as long as somebody looks, and each is kept
 PORTS = range(8000, 9000)
-POLL_SECONDS = 0.2  # between requests for a new release
+WATCH_SECONDS = 0.2  # between requests for a new release
 RATE_SECONDS = 2.0  # over which the present rate is counted
 
 
@@ -157,8 +157,8 @@ class Demo:
     def _play(self, folder: Path) -> None:
         state = self.state
         crowd = Crowd(state.clients, self._seed)
-        every = max(1, ceil(state.ratings / RATINGS_PER_SECOND / (RELEASES - 2)))
-        write = partial(crowd.write, folder, exact=state.exact, releases=RELEASES)
+        every = max(1, ceil(state.ratings / RATINGS_PER_SECOND / (BUDGET_RELEASES - 2)))
+        write = partial(crowd.write, folder, exact=state.exact, releases=BUDGET_RELEASES)
         operator = secrets.token_urlsafe(32)
         state.activity = "starting the server"
         self._check_open()
@@ -201,7 +201,7 @@ class Demo:
         self._read_study(anyone)
         every = study.release.seconds
         # All is sent half an interval before the last release but one.
-        span = (state.due or time.time()) + every * (RELEASES - 2.5) - time.time()
+        span = (state.due or time.time()) + every * (BUDGET_RELEASES - 2.5) - time.time()
         with Load(crowd, clients, span=max(span, every), arrivals=state.arrivals, stop=self._closing) as load:
             state.reference = Reference(crowd.separate(study.model), crowd.shared(study.model))
             self._measure_releases(crowd, anyone, clients, load)
@@ -210,7 +210,7 @@ class Demo:
     def _measure_releases(self, crowd: Crowd, anyone: Client, clients: list[Client], load: Load) -> None:
         """Each release as it comes, until two contain all ratings and the first listeners' budgets are spent."""
         state, version, complete = self.state, 0, 0
-        while complete < 2 or (not state.exact and version < RELEASES):
+        while complete < 2 or (not state.exact and version < BUDGET_RELEASES):
             self._check_open()
             sent = state.sent
             try:
@@ -218,7 +218,7 @@ class Demo:
             except NotReleased:
                 release = None
             if release is None or release.version == version:
-                self._closing.wait(POLL_SECONDS)
+                self._closing.wait(WATCH_SECONDS)
                 continue
             version, complete = release.version, complete + load.over
             self._read_study(anyone)

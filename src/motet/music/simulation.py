@@ -26,7 +26,7 @@ TAGS = (
 )  # fmt: skip
 COMMON = ConstantKernel(math.e) * RBF(1.0)  # e^{zᵀz′} on unit vectors
 INDIVIDUAL = DotProduct(0.0)
-NOISE = 0.01  # standard deviation of a rating
+NOISE_STD = 0.01  # standard deviation of a rating
 
 
 def artists(path: str | Path | None = None) -> Catalogue:
@@ -79,5 +79,5 @@ def simulate(catalogue: Catalogue, users: int, examples: int, seed: int) -> List
     tastes = 0.25 * average + 0.75 * rng.normal(size=(users, Z.shape[1])) @ Z.T
     artist = np.argsort(rng.uniform(size=(users, len(Z))), axis=1)[:, :examples].ravel()
     user = np.repeat(np.arange(users), examples)
-    rating = tastes[user, artist] + NOISE * rng.normal(size=len(user))
+    rating = tastes[user, artist] + NOISE_STD * rng.normal(size=len(user))
     return Listeners(average, tastes, user, artist, rating)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from motet.music.crowd import EPSILON, RATINGS_PER_LISTENER, SAMPLE_SIZE, Errors
-from motet.music.demo import RELEASES, Measurement, Reference, State
+from motet.music.demo import BUDGET_RELEASES, Measurement, Reference, State
 
 GROUPS = {"active": "active: send theirs", "passive": "passive: send none"}
 MAX_WIDTH = 96  # columns of the panel
@@ -105,7 +105,7 @@ def _privacy(state: State, spent: float) -> str:
     if state.exact:
         return "none, releases are without noise"
     if not spent:
-        return f"ε = {EPSILON:g} for each listener, in {RELEASES} releases"
+        return f"ε = {EPSILON:g} for each listener, in {BUDGET_RELEASES} releases"
     return f"ε = {spent:.2f} of {EPSILON:g} spent by a listener who was in all releases"
 
 

@@ -281,11 +281,11 @@ class Pilot:
         for column in numeric:
             check_outliers(table, complete, column.name, [column.number(inputs[column.name][k]) for k in complete])
         read = reading_notes(table.only(complete), columns or (), roles.target, unit)
-        listed = [*filter(None, notes), *read]
+        lines = [*filter(None, notes), *read]
         if missing.left_out:
-            listed.insert(0, f"{count(missing.left_out, 'row')} with missing values left out: {missing.words}")
+            lines.insert(0, f"{count(missing.left_out, 'row')} with missing values left out: {missing.words}")
         if len(set(clients)) == len(clients):
-            listed.append(f"{ONE_ROW_EACH.format('client')}, {ONE_ROW_ADVICE}")
+            lines.append(f"{ONE_ROW_EACH.format('client')}, {ONE_ROW_ADVICE}")
         return cls(
             file=table.file,
             roles=roles,
@@ -294,7 +294,7 @@ class Pilot:
             y=y,
             columns=columns,
             catalogue=catalogue,
-            notes=tuple(listed),
+            notes=tuple(lines),
             unit=unit,
         )
 

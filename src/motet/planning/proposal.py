@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from motet.arrays import Array, evenly_spread
+from motet.arrays import Array, evenly_spaced
 from motet.errors import EmptyData, NoEvidence
 from motet.kernels.algebra import in_units, map_terms
 from motet.kernels.classes import RBF, ConstantKernel, DotProduct, Identity, Kernel, On, Scaled
@@ -36,7 +36,10 @@ POINT_COUNTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
 MANY_POINTS = 300  # with more inputs
 RANKS = (5, 10, 20, 30, 40, 60, 80)
 MAX_EXPECTED_EXAMPLES = 200  # of a client
-MIN_SHARED_LENGTH, MAX_SHARED_LENGTH = 0.3, 2.0  # of a smooth part that several inputs share, in units of their spread
+MIN_SHARED_LENGTH, MAX_SHARED_LENGTH = (
+    0.3,
+    2.0,
+)  # of a smooth part that several inputs share, in units of their deviation
 SETTING_DIGITS = 2  # of settings in the file
 
 
@@ -95,7 +98,7 @@ class Proposal:
 
     @cached_property
     def points(self) -> Array:
-        """Of the basis: the catalogue, or points spread as the pilot's inputs are."""
+        """Of the basis: the catalogue, or points distributed as the pilot's inputs are."""
         pilot = self.pilot
         if pilot.catalogue is not None:
             return pilot.catalogue.rows
@@ -114,7 +117,7 @@ class Proposal:
             return min(len(self.pilot.catalogue), MAX_NAMED_RANK)
         # the last of several releases knows as much as one with all of the budget
         ledger = replace(Ledger(epsilon=self.promise.epsilon, releases=self.promise.releases), releases=1)
-        points = self.points[evenly_spread(len(self.points), NYSTROM_POINTS)]
+        points = self.points[evenly_spaced(len(self.points), NYSTROM_POINTS)]
         model = replace(self.model, catalogue=None, columns=None, basis=Eigen(points, 1))
         advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
         numbers = {"clients": self.clients, "examples": self.examples}

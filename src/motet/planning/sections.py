@@ -108,7 +108,7 @@ class StudyFile:
             "pilot": {
                 "clients": Entry(section.clients, "chosen by their digests, without a look at anybody's rows"),
                 "share": Entry(section.share, "of all clients, but at least 30"),
-                "joins": Entry(section.joins, f"false: motet serve --data leaves them out; {part}"),
+                "joins": Entry(section.joins, f"false: their rows are left out of a table that is served; {part}"),
                 "salt": Entry(section.salt, "of the digests: SHA-256 of salt and name"),
                 "digests": Entry(section.digests),
             }
@@ -170,21 +170,21 @@ class StudyFile:
 
     def _basis(self) -> dict[str, Entry]:
         proposal, catalogue = self.proposal, self.pilot.catalogue
-        private, spread = proposal.promise.policy == "private", {}
+        private, points = proposal.promise.policy == "private", {}
         if proposal.model.common is None:
             return {"kind": Entry("growing", "nothing but the bias is shared")}
         if not private and catalogue is not None and len(catalogue) <= MAX_GROWING_ITEMS:
             return {"kind": Entry("growing", "exact on the whole catalogue")}
         if catalogue is None:
-            spread = {"spread": Entry(proposal.point_count, "points between the bounds, by quantiles")}
-        if spread and not private:
-            return {"kind": Entry("landmarks"), **spread}
+            points = {"spread": Entry(proposal.point_count, "points between the bounds, by quantiles")}
+        if points and not private:
+            return {"kind": Entry("landmarks"), **points}
         kind = eigen(len(proposal.points))
         if not private:
             return {"kind": kind, "rank": Entry(MAX_NAMED_RANK)}
         why = f"the forecast's best for {count(proposal.clients, 'client')} at epsilon {proposal.promise.epsilon:g}"
         why = "every item, as they only have names" if catalogue is not None and not catalogue.features else why
-        return {"kind": kind, **spread, "rank": Entry(proposal.rank, why)}
+        return {"kind": kind, **points, "rank": Entry(proposal.rank, why)}
 
 
 # --- numbers as people write them ---

@@ -51,8 +51,8 @@ def individuals(
     chosen = list(reg.tasks_[:MAX_TASKS] if tasks is None else tasks)
     for task, colour, marker in zip(chosen, cycle(COLOURS), cycle(MARKERS)):
         if task not in reg.tasks_:
-            listed = ", ".join(map(repr, reg.tasks_[:MAX_TASKS]))
-            raise UnknownTask(f"no rows of task {task!r} were learned; the first tasks are {listed}")
+            first = ", ".join(map(repr, reg.tasks_[:MAX_TASKS]))
+            raise UnknownTask(f"no rows of task {task!r} were learned; the first tasks are {first}")
         mean, std = reg.engine_.predict_many([task] * len(X), X, return_std=True)
         _curve(ax, X[:, at], mean, std, band, colour, str(task), labelled_band=False)
         rows, y, _ = reg.engine_.examples(task)
@@ -147,8 +147,8 @@ def _abscissa(reg: MixedEffectRegressor, X: Any, column: int | str | None) -> tu
     names = reg.encoding_.names or [str(name) for name in getattr(reg, "feature_names_in_", [])]
     count = rows.shape[1]
     if column is None and count > 1:
-        listed = ", ".join(names) if names else f"0 to {count - 1}"
-        raise InvalidData(f"inputs have {count} columns: choose the one to draw along with column= ({listed})")
+        columns = ", ".join(names) if names else f"0 to {count - 1}"
+        raise InvalidData(f"inputs have {count} columns: choose the one to draw along with column= ({columns})")
     if isinstance(column, str) and column not in names:
         raise InvalidData(f"no column {column!r}; columns are {', '.join(names) or f'0 to {count - 1}'}")
     at = names.index(column) if isinstance(column, str) else int(column or 0)

@@ -12,7 +12,7 @@ from motet.arrays import Array
 from motet.plots.axes import BLUE, GREY, ORANGE, finished
 
 STYLES = (BLUE, "o"), (ORANGE, "^")  # of each kind of clients
-MAX_POINTS = 1500  # drawn of each kind of clients
+MAX_DRAWN_POINTS = 1500  # drawn of each kind of clients
 
 
 def evaluation_figure(
@@ -37,7 +37,7 @@ def evaluation_figure(
 def _observed(ax: Any, predictions: Mapping[str, tuple[Array, Array, Array]]) -> None:
     """Points of each kind of clients, on the same scale in both directions."""
     for (label, (y, mean, _)), (colour, marker) in zip(predictions.items(), STYLES):
-        shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
+        shown = np.linspace(0, len(y) - 1, min(len(y), MAX_DRAWN_POINTS)).astype(int)
         part = label if len(shown) == len(y) else f"{label}, {len(shown):,} of {len(y):,}"
         ax.plot(mean[shown], y[shown], marker, color=colour, alpha=0.45, ms=3, mew=0)
         ax.plot([], [], marker, color=colour, ms=5, label=part)  # for the legend, where such points would fade

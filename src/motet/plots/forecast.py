@@ -7,7 +7,7 @@ from typing import Any
 
 from motet.plots.axes import BLUE, GREEN, GREY, ORANGE, finished
 
-STYLES = ((ORANGE, "o", ":"), (BLUE, "s", "-"), (GREEN, "^", "--"))  # of a small ε, of the study's, of a large one
+EPSILON_STYLES = ((ORANGE, "o", ":"), (BLUE, "s", "-"), (GREEN, "^", "--"))  # small, the study's, large
 
 
 def forecast_figure(
@@ -19,7 +19,7 @@ def forecast_figure(
     figure = Figure(figsize=(7, 4.6), layout="constrained")
     ax = figure.subplots()
     private = [epsilon for epsilon in curves if epsilon is not None]
-    for epsilon, (colour, marker, line) in zip(private, STYLES):
+    for epsilon, (colour, marker, line) in zip(private, EPSILON_STYLES):
         x, errors = zip(*curves[epsilon])
         ax.plot(x, errors, marker + line, color=colour, ms=5, label=f"ε = {epsilon:g}")
     x, errors = zip(*curves[None])

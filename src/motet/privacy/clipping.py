@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-from motet.arrays import Array, Index, as_bytes, evenly_spread, match
+from motet.arrays import Array, Index, as_bytes, evenly_spaced, match
 from motet.engine.engine import Engine
 from motet.errors import NotPositiveDefinite
 from motet.linalg import MAX_SMALL_SIZE, inverse, smat, svec
@@ -53,7 +53,7 @@ class SimulatedClients:
         rng, model, prior_variance = np.random.default_rng(seed), coordinates.model, coordinates.prior_variance
         clients = simulated_clients(examples * (examples + len(prior_variance)))
         n = len(coordinates.points)
-        some = evenly_spread(n, max(MAX_SIMULATED_POINTS, examples) if isinstance(model.basis, Nystrom) else n)
+        some = evenly_spaced(n, max(MAX_SIMULATED_POINTS, examples) if isinstance(model.basis, Nystrom) else n)
         h = np.argsort(rng.random((clients, len(some))), axis=1)[:, :examples]
         shift = coordinates.shift(model.individual)
         V = shift.covariance(blocks(shift.gram(coordinates.points[some]), h), np.ones(h.shape))

@@ -230,15 +230,15 @@ class Formula:
         None, the basis that grows, if the different inputs are not many more.
         """
         X = self.inputs(data, learning=True)[0].to_numpy()
-        amid, spread = X.mean(axis=0), X.std(axis=0)
-        amid[len(self.names) :] = 0
+        center, std = X.mean(axis=0), X.std(axis=0)
+        center[len(self.names) :] = 0
         points = []
         for group in self.crossed:
             slopes = {k for effects in self.random if effects.term.group == group for k in effects.columns}
             for code in self.levels[group].values():
-                point = amid.copy()
+                point = center.copy()
                 point[self._code(group)] = code
-                points += [point, *(point + spread[k] * np.eye(len(point))[k] for k in sorted(slopes))]
+                points += [point, *(point + std[k] * np.eye(len(point))[k] for k in sorted(slopes))]
         growing = len(distinct(X)[0]) <= max(MAX_GROWING_INPUTS, 2 * len(points))
         return None if growing else Landmarks(np.array(points))
 

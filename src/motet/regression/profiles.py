@@ -133,7 +133,7 @@ def _variance_places(components: Components) -> dict[str, Index]:
         if not component.has_own_scale:
             places[component.side].append(place)
         place += component.parameters
-    return {side: np.array(listed, dtype=np.intp) for side, listed in places.items()}
+    return {side: np.array(numbers, dtype=np.intp) for side, numbers in places.items()}
 
 
 # --- the profile ---

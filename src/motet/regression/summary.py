@@ -51,8 +51,8 @@ class Summary:
     @property
     def tables(self) -> list[Table]:
         """All of them that have rows."""
-        listed = (self.header, self.variances, self.correlations, self.lengths, self.fixed, self.structure)
-        return [table for table in listed if len(table)]
+        tables = (self.header, self.variances, self.correlations, self.lengths, self.fixed, self.structure)
+        return [table for table in tables if len(table)]
 
     def to_frame(self) -> Any:
         """The variance components as a pandas data frame; every table has its own ``to_frame``."""

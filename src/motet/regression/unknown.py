@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm, t
 
-from motet.arrays import NUMBERS_PER_PART, Array, Index, distinct, evenly_spread, slices
+from motet.arrays import NUMBERS_PER_PART, Array, Index, distinct, evenly_spaced, slices
 from motet.tables.encoding import Encoding
 
 MAX_STANDINS = 100  # for what is not known, of each row
@@ -36,7 +36,7 @@ def predict_encoded(
             continue
         values = learned[:, pattern]
         values = values[distinct(values)[0]]
-        values = values[evenly_spread(len(values), MAX_STANDINS)]
+        values = values[evenly_spaced(len(values), MAX_STANDINS)]
         for part in (rows[one] for one in slices(len(rows), NUMBERS_PER_PART // values.size)):
             inputs = np.repeat(X[part], len(values), axis=0)
             inputs[:, pattern] = np.tile(values, (len(part), 1))

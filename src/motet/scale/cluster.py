@@ -34,7 +34,7 @@ from motet.tuning.defaults import Settings
 from motet.tuning.search import Step
 from motet.tuning.tuning import Tuning, fit_settings
 
-LOCAL = "local"
+LOCAL_CLUSTER = "local"
 MEMORY_SHARE = 0.4  # of this machine's memory, that the workers of a local cluster may take before they write to disk
 MAX_WORKER_BYTES = 1_200_000_000
 RETRIES = 3  # of a task whose worker died
@@ -49,7 +49,7 @@ def client_at(dask: Any, scratch: Path | None = None) -> Iterator[Any]:
         raise InvalidData("this needs Dask: pip install 'motet[tables]'") from None
     if not isinstance(dask, str):
         yield dask
-    elif dask != LOCAL:
+    elif dask != LOCAL_CLUSTER:
         try:
             client = Client(dask, timeout=10)
         except (OSError, ValueError, TypeError) as error:
@@ -199,7 +199,7 @@ def fit_on_cluster(job: Job, outputs: dict[str, Path], dask: Any = None) -> tupl
     """As one pass would do it, for rows in any order."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="motet-")))
-        client = stack.enter_context(client_at(LOCAL if dask is None else dask, scratch))
+        client = stack.enter_context(client_at(LOCAL_CLUSTER if dask is None else dask, scratch))
         partitions = Partitions.of(client, job, scratch)
         if outputs:
             partitions = replace(partitions, parts=client.persist(list(partitions.parts)))

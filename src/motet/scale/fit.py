@@ -143,7 +143,7 @@ def fit_table(
         counts.rows,
         counts.tasks,
         counts.left_out,
-        Residual.of(solution.release, shown[: defaults.SAMPLED_INPUTS], some),
+        Residual.of(solution.release, shown[: defaults.CANDIDATE_INPUTS], some),
         tuning,
         0 if sample is None else len(sample.y),
         counts.shuffled,

@@ -124,7 +124,7 @@ def create_app(study: Study, make_service: Callable[[], Service]) -> FastAPI:
         version="1",
         lifespan=lifespan,
         responses=document.REFUSALS,
-        openapi_tags=[{"name": name, "description": text} for name, text in document.TAGS.items()],
+        openapi_tags=[{"name": name, "description": text} for name, text in document.OPENAPI_TAGS.items()],
         generate_unique_id_function=lambda route: route.name,
         openapi_url=None,  # FastAPI would encode it for each reader
         docs_url=None,  # its own pages would fetch scripts from other sites

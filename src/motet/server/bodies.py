@@ -28,7 +28,7 @@ MAX_EXAMPLES_PER_REQUEST = 1000
 MAX_NAMES_PER_REQUEST = 10_000
 MAX_ID_LENGTH = 100  # characters
 MAX_NAME_LENGTH = 200  # characters
-MAX_REFUSAL_LETTERS = 200
+MAX_REASON_LETTERS = 200
 MAX_BRACES = 6 * MAX_EXAMPLES_PER_REQUEST  # in a body of examples: each has one or two, and an id may have four
 SMALL_BODY_BYTES = 16_384  # these are read at once, on the event loop
 LARGE_BODIES_BYTES = 2**25  # of all larger bodies in memory,
@@ -157,7 +157,7 @@ def _refusal(message: str, columns: Columns | None) -> InvalidData:
     text, path = (text, path.rstrip("`")) if text else (message, "")
     if columns is not None and re.match(r"(\.examples\[\d+\])?\.x", path):
         return _refusal_by_name(text, path, columns)
-    text = re.sub(r"`([\w |]+)`", lambda kinds: _in_words(kinds[1]), shortened(text, MAX_REFUSAL_LETTERS))
+    text = re.sub(r"`([\w |]+)`", lambda kinds: _in_words(kinds[1]), shortened(text, MAX_REASON_LETTERS))
     if path.endswith(".x") and text.endswith("got an object"):
         text += ": the inputs of this study have no names"
     kind = WrongDimension if path.endswith(".x") and " of length " in text else InvalidData
@@ -179,7 +179,7 @@ def _refusal_by_name(text: str, path: str, columns: Columns) -> InvalidData:
 
 
 def _where(path: str) -> str:
-    return "body" + re.sub(r"\[(\w+)\]", r".\1", shortened(path, MAX_REFUSAL_LETTERS))
+    return "body" + re.sub(r"\[(\w+)\]", r".\1", shortened(path, MAX_REASON_LETTERS))
 
 
 def _in_words(kinds: str) -> str:

@@ -18,7 +18,7 @@ from motet.server.pages import docs_page
 from motet.server.protection.streams import EventStream
 from motet.study.study import Study
 
-TAGS = {
+OPENAPI_TAGS = {
     "public": "The study and its releases.",
     "client": "A client's own examples, with its token.",
     "operator": "Clients and releases, with the operator's token.",
@@ -77,7 +77,7 @@ def security(caller: str, study: Study) -> list[dict[str, list[str]]]:
 
 
 def tag(caller: str, path: str) -> str:
-    return "health" if path in ("/healthz", "/readyz", "/metrics") else caller if caller in TAGS else "public"
+    return "health" if path in ("/healthz", "/readyz", "/metrics") else caller if caller in OPENAPI_TAGS else "public"
 
 
 def _readable(schema: Any) -> Any:

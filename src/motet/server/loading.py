@@ -96,7 +96,7 @@ def _protected(study: Study, table: Table, layout: Layout) -> tuple[Table, int, 
         reasons = "".join(f", {count(number, 'row')} ({reason})" for reason, number in outside.items())
         raise InvalidData(
             f"{table.file}: {left}{reasons}, so no row is left: serve without data=, so that others send their rows, "
-            "or let the pilot take part (motet init --pilot-joins)"
+            "or write the study anew with a pilot that takes part (pilot.joins)"
         )
     return rows, len(pilot), outside
 

@@ -52,7 +52,7 @@ MAX_FILES = 4  # study, database, catalogue, manifest
 MAX_PIECE_BYTES = 2**20  # read at once
 MAX_RATIO, SMALL_FILE_BYTES = 100, 2**26  # of a file to what it takes in the archive, unless it is small
 MAX_STORED_VERSION = 2**31 - 1  # that the tables can hold
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
+UNREADABLE_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValidationError)
 ROUNDING_SECONDS = 1e-3  # in favour of more releases
 LOCK = "in-use"
 MAX_START_SECONDS = 60.0  # from the making of a folder to its lock
@@ -211,7 +211,7 @@ def extract(file: Path, folder: Path) -> Manifest:
                     raise zipfile.BadZipFile(f"a {name} that was changed")
     except OSError as error:
         raise InvalidStore(f"cannot read {file}: {error.strerror}; expected a backup that motet made") from None
-    except (*UNREADABLE, KeyError) as error:
+    except (*UNREADABLE_ARCHIVE, KeyError) as error:
         raise InvalidStore(
             f"{file}: expected a backup that motet made, got {_reason(error)}; take another one"
         ) from None

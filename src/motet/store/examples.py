@@ -27,7 +27,7 @@ from motet.tables.roles import Roles
 IDS_PER_QUERY = 500
 REMOVED_PER_EXAMPLE = 10  # ids of removed examples that are kept, for each example that a client may have
 EXAMPLES_PER_QUERY = 5000
-MAX_NUMBER = 2**63 - 1  # of the log
+MAX_LOG_NUMBER = 2**63 - 1  # of the log
 # Built once: every addition of examples uses it. The first condition is that of the index.
 REMOVAL_COUNTS = (
     select(log.c.client, func.count())
@@ -232,13 +232,13 @@ def added_since(connection: Connection, client: str, number: int) -> set[str]:
     return set(connection.execute(new).scalars())
 
 
-def count_examples(connection: Connection, *, until: int = MAX_NUMBER) -> int:
+def count_examples(connection: Connection, *, until: int = MAX_LOG_NUMBER) -> int:
     """How many there are, or those up to a number of the log."""
     stored = select(func.count()).select_from(examples).where(PRESENT, examples.c.sequence <= until)
     return connection.execute(stored).scalar_one()
 
 
-def batches(connection: Connection, *, until: int = MAX_NUMBER) -> Iterator[Sequence[Row[Any]]]:
+def batches(connection: Connection, *, until: int = MAX_LOG_NUMBER) -> Iterator[Sequence[Row[Any]]]:
     """All examples up to a number of the log, many at a time, each client's together."""
     chosen = select(examples).where(PRESENT, examples.c.sequence <= until)
     ordered = chosen.order_by(examples.c.client, examples.c.id)

@@ -111,7 +111,7 @@ def _url(text: str) -> str:
     return text
 
 
-def _listed(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
 
 
@@ -208,7 +208,7 @@ class BasisSection(Section):
     points: Annotated[tuple[tuple[float, ...], ...], PlainValidator(_rows)] | None = Field(
         default=None, description=f"a list of points, each a list of numbers, at most {MAX_BASIS_POINTS}"
     )
-    grid: Annotated[tuple[Grid, ...], BeforeValidator(_listed)] = Field(
+    grid: Annotated[tuple[Grid, ...], BeforeValidator(_as_tuple)] = Field(
         default=(), description="{ from = 0.0, to = 1.0, count = 10 }, or a list with one such table for each column"
     )
     spread: Annotated[int, Field(ge=2, le=MAX_BASIS_POINTS)] | None = Field(
@@ -286,7 +286,7 @@ class PilotSection(Section):
     )
     joins: bool = Field(default=False, description="true or false")
     digests: Annotated[
-        tuple[Annotated[str, _matching(rf"[0-9a-f]{{{DIGEST_LETTERS}}}")], ...], BeforeValidator(_listed)
+        tuple[Annotated[str, _matching(rf"[0-9a-f]{{{DIGEST_LETTERS}}}")], ...], BeforeValidator(_as_tuple)
     ] = Field(description=f"a list of texts of {DIGEST_LETTERS} hexadecimal digits each, as motet init writes it")
 
     def has(self, client: str) -> bool:
@@ -308,8 +308,8 @@ class Server(Section):
 
     host: Line = Field(default="127.0.0.1", description='an address such as "127.0.0.1"')
     port: int = Field(default=8000, ge=0, le=65535, description="a whole number from 0 (any free one) to 65535")
-    origins: Annotated[tuple[Annotated[str, _matching(r"\*|https?://[^/\s]+")], ...], BeforeValidator(_listed)] = Field(
-        default=(), description='a list of origins such as "https://example.org"'
+    origins: Annotated[tuple[Annotated[str, _matching(r"\*|https?://[^/\s]+")], ...], BeforeValidator(_as_tuple)] = (
+        Field(default=(), description='a list of origins such as "https://example.org"')
     )
     download: Literal["anyone", "clients"] = Field(default="anyone", description='"anyone" or "clients"')
     max_body: int = Field(
@@ -321,7 +321,7 @@ class Server(Section):
         default=200, ge=1, le=10**6, description="a whole number from 1 to 1000000"
     )
     proxies: Annotated[
-        tuple[Annotated[str, AfterValidator(lambda text: str(ip_network(text)))], ...], BeforeValidator(_listed)
+        tuple[Annotated[str, AfterValidator(lambda text: str(ip_network(text)))], ...], BeforeValidator(_as_tuple)
     ] = Field(default=("127.0.0.1", "::1"), description='a list of addresses or networks such as "10.0.0.0/8"')
 
 
@@ -334,6 +334,6 @@ class File(Section):
     basis: BasisSection = Field(default_factory=BasisSection, description="a section")
     limits: Limits = Field(default_factory=Limits, description="a section")
     release: Release = Field(default_factory=Release, description="a section")
-    pilot: PilotSection | None = Field(default=None, description="a section that motet init --from writes")
+    pilot: PilotSection | None = Field(default=None, description="a section that motet init writes")
     store: Store = Field(default_factory=Store, description="a section")
     server: Server = Field(default_factory=Server, description="a section")

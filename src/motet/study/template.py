@@ -231,7 +231,7 @@ class Draft:
     """The choices for a new study without data; inputs are the items of a ``catalogue``, or numbers, ``dimension`` of
     them or those that ``inputs`` names.
 
-    Outputs lie in the range ``y``; clients differ from each other by a standard deviation of ``spread``, and repeated
+    Outputs lie in the range ``y``; clients differ from each other by the standard deviation ``shift_std``, and repeated
     outputs of one client by one of ``noise``; None takes a share of the range.
     """
 
@@ -241,7 +241,7 @@ class Draft:
     dimension: int = 1
     bounds: tuple[float, float] = (0.0, 1.0)
     y: tuple[float, float] = (-10.0, 10.0)
-    spread: float | None = None
+    shift_std: float | None = None
     noise: float | None = None
     policy: Policy = "private"
     epsilon: float = 3.0
@@ -276,10 +276,10 @@ class Draft:
     def _model(self, items: Catalogue | None) -> dict[str, Entry]:
         """σ² is the variance of average and shifts together, α the average's share, λ the noise's variance over σ²."""
         average = (self.y[1] - self.y[0]) / RANGE_DEVIATIONS
-        spread = average if self.spread is None else self.spread
-        noise = spread / 2 if self.noise is None else self.noise
-        sigma2 = average**2 + spread**2
-        if not (spread > 0 and noise > 0 and math.isfinite(sigma2)):
+        shift = average if self.shift_std is None else self.shift_std
+        noise = shift / 2 if self.noise is None else self.noise
+        sigma2 = average**2 + shift**2
+        if not (shift > 0 and noise > 0 and math.isfinite(sigma2)):
             raise InvalidStudy("expected a spread of clients and a noise above 0", where="model.sigma2")
         common, individual = self._kernels(items)
         return {
@@ -289,7 +289,7 @@ class Draft:
             ),
             "sigma2": Entry(
                 rounded(sigma2),
-                f"scale of all variances: the average varies by {average:.3g}, clients differ from it by {spread:.3g}",
+                f"scale of all variances: the average varies by {average:.3g}, clients differ from it by {shift:.3g}",
             ),
             "bias": Entry("constant", 'none, constant or linear; or inputs with a slope, such as ["hours"]'),
             "common": Entry(common, f'of the average; "none": the bias alone. {KERNEL_LIST}'),

@@ -53,7 +53,7 @@ class Catalogue:
         try:
             columns = [table.floats(at) for at in features]
         except InvalidData as error:
-            raise error.reworded(f"{error}; motet init --catalogue makes columns of words and lists") from None
+            raise error.reworded(f"{error}; motet init makes columns of words and lists") from None
         Z = np.ascontiguousarray(np.array(columns).T)  # another order rounds differently
         if normalise:
             if not (nonzero := Z.any(axis=1)).all():

@@ -17,9 +17,9 @@ from motet.text import brief, count
 GROUPED = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 CURRENCY = r"[$€£¥]"
-UNIT = r"(?:[^\W\d_]|[%‰°$€£¥])(?:[^\W\d_]|[%‰°²³·*/^. -]){0,18}(?:(?<=[^\W\d_])[23])?"
+UNIT_TEXT = r"(?:[^\W\d_]|[%‰°$€£¥])(?:[^\W\d_]|[%‰°²³·*/^. -]){0,18}(?:(?<=[^\W\d_])[23])?"
 THOUSANDS = re.compile(GROUPED)
-MEASURED = re.compile(rf"(?P<number>{GROUPED}|{NUMBER})\s*(?P<unit>{UNIT})")
+MEASURED = re.compile(rf"(?P<number>{GROUPED}|{NUMBER})\s*(?P<unit>{UNIT_TEXT})")
 PRICED = re.compile(rf"(?P<unit>{CURRENCY})\s*(?P<number>{GROUPED}|{NUMBER})")
 MAX_KINDS, MAX_NAMED_ROWS = 3, 3  # of cells, in a refusal
 DATE = r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3(\d{4}|\d\d))([ T,].*)?"
@@ -30,7 +30,7 @@ KINDS = [  # what a cell is that is no number, and what to do
     (re.compile(r"[?.*-]+|unknown|missing|none|not .*|#.*", re.I), "a mark of a missing value", "empty the cell"),
     (re.compile(DATE), "a date", "write the days since one; motet init reads dates"),
     (
-        re.compile(rf"[+-]?\d*,\d+\s*({UNIT})?"),
+        re.compile(rf"[+-]?\d*,\d+\s*({UNIT_TEXT})?"),
         "a comma between decimals",
         "write 3.5, or all numbers so and semicolons between cells",
     ),
@@ -87,9 +87,9 @@ def exceptions(cells: Mapping[int, Any], total: int, unit: str = "", advice: str
     if kinds.keys() == {TEXT} and len(cells) == total:
         texts = ", ".join(brief(text) for text, _ in different.most_common(MAX_KINDS))
         return f"{count(len(different), 'text')} such as {texts}, and no number: encode them as numbers{advice}"
-    listed = sorted(kinds.items(), key=lambda item: -len(item[1]))
-    said = "; ".join(_said(*kind, rows) for kind, rows in listed[:MAX_KINDS])
-    more = f"; and {count(len(listed) - MAX_KINDS, 'other kind')}" if len(listed) > MAX_KINDS else ""
+    by_count = sorted(kinds.items(), key=lambda item: -len(item[1]))
+    said = "; ".join(_said(*kind, rows) for kind, rows in by_count[:MAX_KINDS])
+    more = f"; and {count(len(by_count) - MAX_KINDS, 'other kind')}" if len(by_count) > MAX_KINDS else ""
     empty = "; or empty the cells, so that their rows are left out"
     return f"{len(cells)} of {count(total, 'cell')} {'is' if len(cells) == 1 else 'are'} no number: {said}{more}{empty}"
 

@@ -42,7 +42,7 @@ class Column:
     below; so zeros and negative numbers are read too.
 
     ``bounds`` are the lowest and the highest number, which a study refuses to leave; ``quantiles``, at 5, 25, 50, 75
-    and 95 %, say how inputs are spread between them; ``unit`` is for people, and tables may have it in their cells.
+    and 95 %, say how inputs are distributed between them; ``unit`` is for people; tables may have it in their cells.
 
     Cells may be missing if there is a ``filler``, the number that stands for them beside one more of 0 or 1; or, of a
     category, if "" is among its values. A category's ``reference`` is the value that has no number of its own.
@@ -450,9 +450,9 @@ def _quantiles(quantiles: Any, column: Column) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _ascending(listed: Any, column: Column) -> list[float]:
+def _ascending(values: Any, column: Column) -> list[float]:
     """Numbers or dates in ascending order; none if they are something else."""
-    cells = list(listed) if isinstance(listed, (list, tuple)) and not column.values else []
+    cells = list(values) if isinstance(values, (list, tuple)) and not column.values else []
     numbers = [finite_number(one) if column.since is None else days_since(one, column.since) for one in cells]
     ascending = [column.encoded(number) for number in numbers if number is not None]
     return ascending if len(ascending) == len(cells) and ascending == sorted(ascending) else []

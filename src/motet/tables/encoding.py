@@ -139,12 +139,12 @@ class Encoding:
     @property
     def names(self) -> list[str]:
         """Of the inputs: "age", "age is missing", "sex = male", "smoker"; none if they are the columns."""
-        listed = []
+        names = []
         for column in self.columns or ():
             is_truth = column.reference == TRUTH[0]
             values = [column.name if is_truth else f"{column.name} = {value}" for value in column.indicated if value]
-            listed += values + column.labels[len(values) :]
-        return listed
+            names += values + column.labels[len(values) :]
+        return names
 
     @property
     def released(self) -> Columns | None:

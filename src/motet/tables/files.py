@@ -25,7 +25,7 @@ import numpy as np
 
 from motet.arrays import MAX_COLUMNS, finite_number
 from motet.errors import InvalidData, MotetError
-from motet.tables.cells import UNIT, common_unit, exceptions, written_number
+from motet.tables.cells import UNIT_TEXT, common_unit, exceptions, written_number
 from motet.tables.decoding import decoded, encoding_of
 from motet.tables.missing import is_missing, missing_column
 from motet.tables.workbooks import is_workbook
@@ -36,7 +36,7 @@ PANDAS_INDEX = "__index_level_"  # how pandas' own columns of a Parquet file beg
 SEPARATORS = ",;\t"
 FORMAT_BYTES = 2**16  # by which the format of a large CSV is known
 POINT_NUMBER, COMMA_NUMBER = (re.compile(rf"\s*[+-]?\d*{mark}\d+(e[+-]?\d+)?\s*", re.I) for mark in (r"\.", ","))
-COMMA_MEASURE = re.compile(rf"\s*([+-]?\d*,?\d+\s*{UNIT})?\s*")  # or nothing
+COMMA_MEASURE = re.compile(rf"\s*([+-]?\d*,?\d+\s*{UNIT_TEXT})?\s*")  # or nothing
 MAX_TABLE_BYTES = 2**30  # of a table that is held
 MAX_CELLS = 2**25  # of one; each takes 60 bytes of memory, in a table of one column 170
 FREE_CELLS = 2**20  # that a Parquet file of any size may have,

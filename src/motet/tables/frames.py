@@ -118,12 +118,12 @@ def warn_of_outliers(columns: Mapping[str, Array], rows: Index) -> None:
     ``rows`` are the numbers of the rows; the warning is of the line that called ``fit``, three calls above.
     """
     for name, numbers in columns.items():
-        far, spread = outliers(numbers)
+        far, std = outliers(numbers)
         if len(far):
-            size = abs(numbers[far[0]] - np.median(numbers)) / spread
+            size = abs(numbers[far[0]] - np.median(numbers)) / std
             warnings.warn(
-                f"row {rows[far[0]]}, {name} {numbers[far[0]]:g}: {size:.1g} times the spread of the others, so it "
-                "decides all that is fitted; correct it, or leave the row out",
+                f"row {rows[far[0]]}, {name} {numbers[far[0]]:g}: {size:.1g} times the standard deviation of the "
+                "others, so it decides all that is fitted; correct it, or leave the row out",
                 UserWarning,
                 stacklevel=5,
             )

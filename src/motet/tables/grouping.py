@@ -18,8 +18,8 @@ from motet.arrays import Array, Index, is_finite
 
 MIN_VALUES, MIN_REPEATS = 8, 3  # fewer values may lie on a curve by chance, however different neighbours are
 MIN_NAMED_VALUES, MIN_NAMED_REPEATS = 5, 2  # of a column that has a group's name
-GROUPS = {"id", "ids", "subject", "patient", "person", "participant", "individual", "client", "customer", "user"}
-GROUPS |= {"student", "pupil", "animal", "site", "clinic", "hospital", "school", "family", "household", "group"}
+GROUP_WORDS = {"id", "ids", "subject", "patient", "person", "participant", "individual", "client", "customer", "user"}
+GROUP_WORDS |= {"student", "pupil", "animal", "site", "clinic", "hospital", "school", "family", "household", "group"}
 NUMBERED = {"no", "nr", "num", "number", "code", "index", "key", "label"}
 PROBABILITY = 1e-3  # of neighbours that differ so much by chance
 MIN_SHARE = 0.02  # of the variance that a straight line leaves
@@ -35,7 +35,7 @@ ONE_ROW_EACH = (
 def has_group_name(name: str) -> bool:
     """Whether a column is called as groups are: id, subject, patient_id, groupNumber."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
-    named = any(word in GROUPS for word in words) and all(word in GROUPS | NUMBERED for word in words)
+    named = any(word in GROUP_WORDS for word in words) and all(word in GROUP_WORDS | NUMBERED for word in words)
     return named or words[-1:] in (["id"], ["ids"])
 
 

@@ -127,7 +127,7 @@ class _Expansion:
             about = f"{self.name} is scaled: 0 is its mean, 1 its standard deviation{without}"
             return {self.name: _scaled(numbers)}, about
         if any(SEPARATOR in text for text in texts):
-            return self._values([set() if cell is None else _listed(cell) for cell in cells], "lists")
+            return self._values([set() if cell is None else _parts(cell) for cell in cells], "lists")
         if is_mixed(filled, many=len(texts) > MAX_VALUE_COLUMNS):
             raise self.table.not_numbers(self.place)
         if len(texts) > min(MAX_VALUE_COLUMNS, MAX_SHARE * len(cells)):
@@ -162,7 +162,7 @@ class _Expansion:
         return columns, f"{self.name}, {what}, becomes {count(len(chosen), 'column')} ({first_few(chosen)}){others}"
 
 
-def _listed(cell: Any) -> set[str]:
+def _parts(cell: Any) -> set[str]:
     return {part.strip() for part in cell_text(cell).split(SEPARATOR)} - {""}
 
 

@@ -75,9 +75,9 @@ class Missing:
 
 def missing_column(file: str, column: str, columns: Iterable[str], role: str | None = None) -> InvalidData:
     """The refusal of a table without a column; a ``role`` is a setting that may name another."""
-    listed = list(columns)
-    alike = suggestion(column, listed)
+    names = list(columns)
+    alike = suggestion(column, names)
     advice = [f"rename it to {column!r}"] * bool(alike) + ([] if role is None else [f"name another with {role}="])
     hint = f"{alike or ';'} {', or '.join(advice)}" if advice else ""
-    got = shortened(", ".join(listed), MAX_LISTED_LETTERS)
+    got = shortened(", ".join(names), MAX_LISTED_LETTERS)
     return InvalidData(f"{file}: no column {column!r}; got {got}{hint}", where=role)

@@ -180,11 +180,11 @@ def noise_of(sample_weight: Any, n: int) -> tuple[Array, Index]:
 
 def number_labels(labels: Iterable[Hashable] | Array, known: dict[Hashable, int]) -> Index:
     """The number of every row's label; labels that are not ``known`` get the next ones."""
-    listed, same_as = different_labels(labels)
+    different, same_as = different_labels(labels)
     try:
-        if isinstance(same_as, slice) and any(is_missing(label) for label in listed if not isinstance(label, str)):
+        if isinstance(same_as, slice) and any(is_missing(label) for label in different if not isinstance(label, str)):
             raise InvalidData("every example needs a task label, got a missing one (None or NaN)")
-        task = np.array([known.setdefault(label, len(known)) for label in listed], dtype=np.intp)
+        task = np.array([known.setdefault(label, len(known)) for label in different], dtype=np.intp)
     except TypeError:
         raise InvalidData("task labels must be hashable: strings, numbers or tuples") from None
     return task[same_as]

@@ -37,7 +37,7 @@ MAX_ARD_COLUMNS = 6  # up to which every column has a length scale of its own
 MAX_CORRELATED_COLUMNS = 3  # up to which a shift's slopes may correlate with each other and with its intercept
 MAX_GROWING_INPUTS = 1500  # different inputs, above which a basis that grows would take long
 MAX_SEARCHED_INPUTS = 500  # the same, for a search over many fits
-LANDMARKS, SAMPLED_INPUTS = 200, 1500  # chosen among so many
+LANDMARKS, CANDIDATE_INPUTS = 200, 1500  # chosen among so many
 MAX_SMOOTH_ROWS = 2**18  # of all tasks, if some are so long that each has landmarks: above, shifts have no smooth part
 MAX_SMOOTH_INPUTS = 2**19  # different ones, above which the average of such tasks has none: 200 landmarks at each, 1 GB
 ROWS_PER_SLOPE = 3  # at least, for a linear bias
@@ -242,6 +242,6 @@ def has_levels(*kernels: Kernel | None) -> bool:
 
 
 def landmarks(inputs: Array, count: int = LANDMARKS) -> Array:
-    """Some of the inputs, spread as they are: the pivots of a smooth kernel over a sample."""
+    """Some of the inputs, distributed as they are: the pivots of a smooth kernel over a sample."""
     smooth = Scaling.of(inputs, np.ones(len(inputs))).kernel(RBF(0.3 * np.sqrt(inputs.shape[1])))
-    return pivots(inputs, count, smooth, SAMPLED_INPUTS)
+    return pivots(inputs, count, smooth, CANDIDATE_INPUTS)

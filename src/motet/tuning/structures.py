@@ -34,11 +34,11 @@ LARGE_GAIN = 10.0  # nats, after which what was refused is tried again; half of 
 MAX_GAIN_OF_ROW = 2.0  # nats: what a row can speak for, so that few that repeat each other do not decide
 MAX_SEPARATE_SLOPES = 20  # columns, up to which every slope may have a variance of its own
 SINGLE_COLUMNS = range(3, 41)  # how many there may be for smooth functions of single ones beside that of all
-MAX_STEPS = 12
+MAX_SELECTION_STEPS = 12
 VARYING = 1e-3  # of a column's variance that is within tasks, from which on a shift can vary in it
 SHARES, LENGTHS = (0.1, 0.4, 0.8), (1.0, 0.3, 0.1, 0.04)  # new parts begin with: of the noise so far; of a deviation
 LONG = 10.0  # times the longest, of a column that tells nothing
-MIN_LENGTH, MAX_LENGTH = 0.03, 3.0  # of a smooth part, in deviations: a longer one is a line, which the bias is
+MIN_SMOOTH_LENGTH, MAX_SMOOTH_LENGTH = 0.03, 3.0  # in deviations: a longer part is a line, which the bias is
 LITTLE_NOISE, NOISE_ROWS = 0.01, 4.0  # of the variance within tasks: less noise needs so many rows more to be believed
 
 Kind: TypeAlias = Literal["given", "level", "slopes", "linear", "smooth"]
@@ -114,7 +114,7 @@ class Selection:
         """The parts that are chosen; ``path`` then has all that was tried."""
         standing = self.standing(self.first)
         refused: dict[str, Attempt] = {}
-        for _ in range(MAX_STEPS):
+        for _ in range(MAX_SELECTION_STEPS):
             for alternatives in self.changes(standing.parts):
                 tried = [(c, self.after(standing, c)) for c in alternatives if c.name not in refused]
                 attempts = [(compared(standing, after, change), after) for change, after in tried]
@@ -249,7 +249,7 @@ class Selection:
         together = columns if len(columns) <= MAX_ARD_COLUMNS else tuple(sorted(part.columns[0] for part in single))
         if single and not joint and 1 < len(together) <= MAX_ARD_COLUMNS:
             lengths = {part.columns[0]: float(innermost(parts[part].kernel).length_scale) for part in single}
-            kernel = _rbf(len(together), [lengths.get(c, MAX_LENGTH) for c in together])
+            kernel = _rbf(len(together), [lengths.get(c, MAX_SMOOTH_LENGTH) for c in together])
             part, variance = Part(side, "smooth", together), sum(parts[part].variance for part in single)
             new = {part: self._read(side, kernel, together, variance)}
             yield [Change(f"{name} in {self._named(part)} together", single, new, refines=True)]
@@ -332,7 +332,7 @@ def _ordered(parts: Parts) -> list[Part]:
 def _rbf(columns: int, lengths: Sequence[float] | None = None) -> RBF:
     """One length for all columns, or one for each: a column that tells nothing may then have a long one."""
     size = float(np.sqrt(columns))
-    low, high = MIN_LENGTH * size, MAX_LENGTH * size
+    low, high = MIN_SMOOTH_LENGTH * size, MAX_SMOOTH_LENGTH * size
     return RBF(size, (low, high)) if lengths is None else RBF(lengths, (low, LONG * high))
 
 

@@ -218,8 +218,8 @@ def _objective(rows: Rows, model: Model, settings: Settings, prior: NoisePrior |
 def _selection(search: Search[TaskObjective], some: Rows, rows: Rows, model: Model, settings: Settings) -> Selection:
     """Of the parts that are not given; inputs are scaled by all rows, and read by some of them."""
     unit = usual_noise(some.noise, len(some.y))
-    listed = Components.of(model, search.objective.X).terms
-    given = [c.times(unit) for c in listed if c.side not in settings.auto_sides]
+    terms = Components.of(model, search.objective.X).terms
+    given = [c.times(unit) for c in terms if c.side not in settings.auto_sides]
     return Selection(
         search,
         _with_basis(model, some, settings),
@@ -360,8 +360,8 @@ def _gain(search: Search[Any], summit: Summit, component: Component) -> _Gain:
     rest = components.drop(component)
     if rest is None:  # the last of the shifts: all but nothing of it
         nothing = component.started(components.X, MIN_VARIANCE * components.unit, 1.0)
-        listed = tuple(nothing if one is component else one for one in components.terms)
-        return _Gain(height - search.objective.value(replace(components, terms=listed)), None)
+        terms = tuple(nothing if one is component else one for one in components.terms)
+        return _Gain(height - search.objective.value(replace(components, terms=terms)), None)
     nats = height - search.objective.value(rest)
     if ZERO_GAIN <= nats < LITTLE_GAIN and not search.is_spent:
         without = search.climb(rest, ROUGH_PRECISION)
