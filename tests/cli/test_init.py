@@ -77,7 +77,7 @@ def test_init_from_a_table(pilot: Path, tmp_path: Path) -> None:
     assert study.model.columns.columns[0].unit == "h"
     assert (study.table.client, study.table.target, study.name) == ("patient", "glucose", "study")
     ended = run("init", path, "--force", *options, "--policy", "exact", "--json")
-    assert "--epsilon and --releases are for private releases" in ended.err
+    assert "--epsilon and --releases need a private study; with --policy exact, omit them" in ended.err
     found = json.loads(run("init", path, "--force", *options[:-2], "--policy", "exact", "--json").out)
     assert found["from"]["clients"] == 30
     assert found["evaluation"]["known"]["error"] < found["evaluation"]["known"]["baselines"]["mean of all"]["error"]

@@ -60,10 +60,10 @@ GOOD = "Somebody," + ",".join(["0.5"] * 19)
     ("text", "message"),
     [
         ("", "t.csv: expected a header and at least one row"),
-        (table(GOOD, header="who," + ",".join(TAGS)), "t.csv, row 1: no column 'artist'"),
+        (table(GOOD, header="who," + ",".join(TAGS)), "t.csv: no column 'artist'"),
         (
             table("Somebody" + ",0.5" * 18, header="artist," + ",".join(TAGS[:-1])),
-            "t.csv, row 1: no column 'singer-songwriter'",
+            "t.csv: no column 'singer-songwriter'",
         ),
         (table(GOOD, "Nobody," + ",".join(["0"] * 19)), "t.csv, row 3: expected a feature other than 0"),
         (table(GOOD, GOOD), "t.csv, row 3, column artist: 'Somebody' is in row 2 already"),

@@ -69,9 +69,9 @@ def test_what_is_missing_is_said_at_once(table: Path) -> None:
         motet.propose(frame, client="who")
     with pytest.raises(InvalidData, match="expected a file or a data frame with columns, got list"):
         motet.propose([[1, 2]])
-    with pytest.raises(InvalidData, match="epsilon= and releases= are for private releases"):
+    with pytest.raises(InvalidData, match="epsilon= and releases= need a private study"):
         motet.propose(table, policy="exact", epsilon=1.0)
-    with pytest.raises(InvalidData, match="share= and joins= are of the pilot of a private study"):
+    with pytest.raises(InvalidData, match="share= and joins= need a private study"):
         motet.propose(table, policy="exact", share=0.5)
     with pytest.raises(InvalidStudy, match=r"release\.every: expected a time such as"):
         motet.propose(table, policy="exact", every="daily")

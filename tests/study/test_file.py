@@ -49,7 +49,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("inputs", {"dimension = 1": ""}, 'catalogue = "file.csv" or dimension = 2, got none of them'),
     ("inputs.dimension", {"dimension": 'catalogue = "items.csv"\ndimension'}, "got catalogue and dimension"),
     ("inputs.columns", {"dimension = 1": "columns = []"}, "expected at least one column of inputs, got none"),
-    ("inputs.columns", {"dimension = 1": "columns = [{ name = 'a', filler = 1 }]"}, "have no filler and no reference"),
+    ("inputs.columns", {"dimension = 1": "columns = [{ name = 'a', filler = 1 }]"}, "take no filler and no reference"),
     ("inputs.columns", {"dimension = 1": "columns = [{ unit = 'h' }]"}, "expected a line of at most 100 letters"),
     ("inputs.columns", {"dimension = 1": "columns = [{ name = 'a', low = 1 }]"}, 'unknown key "low": a column takes'),
     ("inputs.columns", {"dimension = 1": "columns = [{ name = 'a' }, { name = 'a' }]"}, '"a" is there twice'),

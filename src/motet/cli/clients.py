@@ -108,7 +108,7 @@ def clients(
     with operator_at(url) as server:
         enrolled = server.clients()
         if client is None:
-            show({"clients": clients}) if as_json else _list(enrolled)
+            show({"clients": enrolled}) if as_json else _list(enrolled)
             return
         one = _client(enrolled, client)
         about = {"id": one["id"], "name": one["name"]}

@@ -116,7 +116,7 @@ class Model:
         if self.dimension is not None and p != self.dimension:
             raise WrongDimension(f"inputs must have {self.dimension} columns, got {p}")
         if not isinstance(self.bias, str) and max(self.bias) >= p:
-            raise WrongDimension(f"the bias reads column {max(self.bias)}, inputs have {p}")
+            raise WrongDimension(f"the bias reads column {max(self.bias)}, inputs have {p} columns, numbered from 0")
         for kernel in (self.common, self.individual):
             if kernel is not None:
                 check_dimension(kernel, p)

@@ -7,7 +7,7 @@ and for each listener a quarter of it plus three quarters of a taste of their ow
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -38,12 +38,9 @@ def artists(path: str | Path | None = None) -> Catalogue:
         with as_file(files("motet.music") / "artists.csv") as csv:
             return artists(csv)
     table = read(Path(path), by_place=True)
-    header = [column.lower() for column in table.columns]
-    columns = ["artist", *TAGS]
-    for column in columns:
-        if column not in header:
-            raise InvalidData(f"{table.file}, row 1: no column {column!r}; expected artist and the {len(TAGS)} tags")
-    places = [header.index(column) for column in columns]
+    table, columns = replace(table, columns=[column.lower() for column in table.columns]), ["artist", *TAGS]
+    table.require(*columns)
+    places = [table.columns.index(column) for column in columns]
     table = Table(table.file, columns, [[row[at] for at in places] for row in table.rows], table.numbers)
     for tag in TAGS:
         for k, weight in enumerate(table.floats(tag)):

@@ -187,9 +187,7 @@ def read_pilot(
         share = PILOT_SHARE if share is None else share
         return Pilot.read(table, roles, PilotClients.draw(table, **columns, share=share, joins=joins))
     if share is not None or joins:
-        raise InvalidData(
-            'share= and joins= are of the pilot of a private study; policy="exact" uses all rows: leave out one of them'
-        )
+        raise InvalidData('share= and joins= need a private study; with policy="exact", which uses all rows, omit them')
     return Pilot.read(table, roles)
 
 

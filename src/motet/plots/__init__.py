@@ -21,6 +21,7 @@ from motet.plots.axes import BLUE, COLOURS, GREY, MARKERS, ORANGE, POINTS, finis
 from motet.plots.evaluation import inside, promised
 from motet.regression.profiles import INTERVAL_DROP
 from motet.regression.regressor import MixedEffectRegressor
+from motet.tables.missing import missing_column
 
 MAX_TASKS = 6  # drawn if none are named
 
@@ -150,7 +151,7 @@ def _abscissa(reg: MixedEffectRegressor, X: Any, column: int | str | None) -> tu
         columns = ", ".join(names) if names else f"0 to {count - 1}"
         raise InvalidData(f"inputs have {count} columns: choose the one to draw along with column= ({columns})")
     if isinstance(column, str) and column not in names:
-        raise InvalidData(f"no column {column!r}; columns are {', '.join(names) or f'0 to {count - 1}'}")
+        raise missing_column(None, column, names or map(str, range(count)), "column")
     at = names.index(column) if isinstance(column, str) else int(column or 0)
     if not 0 <= at < count:
         raise InvalidData(f"column must be 0 to {count - 1}, got {column}")

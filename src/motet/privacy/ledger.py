@@ -54,7 +54,7 @@ class Ledger:
         if not all(is_whole_number(count) and count >= 0 for count in counts):
             raise InvalidModel(f"numbers of releases must be whole numbers from 0, got {counts!r:.60}")
         if self.per not in ("study", "client"):
-            raise InvalidModel(f"a budget is per study or per client, got {self.per!r}")
+            raise InvalidModel(f'per must be "study" or "client", got {self.per!r}')
 
     @property
     def scale(self) -> float:

@@ -24,8 +24,8 @@ from motet.kernels.classes import ConstantKernel, DotProduct, Identity, Kernel, 
 from motet.model.basis import Landmarks
 from motet.tables.dates import orders_of
 from motet.tables.frames import columns_of, complete_rows
-from motet.tables.missing import Missing
-from motet.text import first_few, suggestion
+from motet.tables.missing import Missing, missing_column
+from motet.text import first_few
 from motet.tuning.defaults import MAX_GROWING_INPUTS
 
 Group: TypeAlias = tuple[str, ...]  # the columns whose values, together, name a level
@@ -259,11 +259,7 @@ def _frame(data: Any) -> Any:
 def _check_group(term: Term, frame: Any) -> None:
     for name in term.group:
         if name not in frame:
-            names = [str(column) for column in frame]
-            raise InvalidData(
-                f"{term} is grouped by {name!r}, which is no column of the data: these have {first_few(names)}"
-                f"{suggestion(name, names)}"
-            )
+            raise missing_column(str(term), name, map(str, frame))
 
 
 def _check_dates(variables: list[str], text: str, frame: Any) -> None:
@@ -316,8 +312,7 @@ def _codes(frame: Any, group: Group) -> Array:
 def _labels(frame: Any, group: Group) -> list[Hashable]:
     for name in group:
         if name not in frame:
-            names = first_few(map(str, frame))
-            raise InvalidData(f"expected a column {name!r}, by which the formula groups, got the columns {names}")
+            raise missing_column("the formula's data", name, map(str, frame))
     columns = [frame[name].astype(object).tolist() for name in group]
     return columns[0] if len(columns) == 1 else list(zip(*columns))
 
@@ -352,9 +347,7 @@ def _evaluated(recipe: Any, frame: Any, **options: Any) -> Any:
         name = UNKNOWN_NAME.search(str(error))
         if name is None:
             raise InvalidModel(f"cannot compute the formula's columns: {error!s:.200}") from None
-        names = [str(column) for column in frame]
-        hint = suggestion(name[1], names)
-        raise InvalidData(f"the formula reads {name[1]!r}, the data have {first_few(names)}{hint}") from None
+        raise missing_column("the formula's data", name[1], map(str, frame)) from None
 
 
 def _library(name: str) -> Any:

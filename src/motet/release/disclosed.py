@@ -219,7 +219,7 @@ class Disclosed:
             raise InvalidRelease(f"not a release: expected the arrays {', '.join(TENSORS)} and a header")
         model = Model.from_spec(header["model"])
         if header["catalogue"] != (None if model.catalogue is None else model.catalogue.digest):
-            raise InvalidRelease("not a release: its catalogue is another than that of its header")
+            raise InvalidRelease("not a release: its catalogue does not match its header")
         arrays: dict[str, Any] = tensors
         settings = {name: header[name] for name in SETTINGS}
         names = Names.from_spec(header["names"]) if "names" in header else None

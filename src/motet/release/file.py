@@ -51,7 +51,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     if format != RELEASE_FORMAT:
         raise InvalidRelease(f"this is a release of format {format!r}, this version reads {RELEASE_FORMAT}")
     if any(a.dtype != np.float64 for a in tensors.values()) or checksum(header, tensors) != digest:
-        raise InvalidRelease("not a release as it was written: its checksum is another; download it again")
+        raise InvalidRelease("not a release as it was written: its checksum does not match; download it again")
     if not all(np.isfinite(a).all() for a in tensors.values()):
         raise InvalidRelease("not a release: it has numbers that are not finite")
     return header, tensors

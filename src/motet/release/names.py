@@ -43,7 +43,7 @@ class Names:
     def from_spec(cls, spec: Any) -> Names:
         """From a release's header."""
         if not isinstance(spec, dict):
-            raise InvalidRelease(f"not a release: expected names by what they are of, got {brief(spec)}")
+            raise InvalidRelease(f"not a release: expected names as an object, got {brief(spec)}")
         known = {key: spec[key] for key in LINES if key in spec}
         inputs = spec.get("inputs", {})
         if not isinstance(inputs, dict) or len(inputs) > MAX_COLUMNS:

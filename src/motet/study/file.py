@@ -150,7 +150,7 @@ def _check_output(output: Output, limits: Limits) -> None:
     if low < limits.y[0] or high > limits.y[1]:
         raise InvalidStudy(
             f"expected a scale within limits.y, from {limits.y[0]:g} to {limits.y[1]:g}, got {low:g} to {high:g}: "
-            "what people are offered is accepted",
+            "outputs that people are offered must be accepted",
             where="output.scale",
         )
 

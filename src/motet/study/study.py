@@ -243,7 +243,7 @@ def _model(
         columns = None if inputs.columns is None else Columns.from_spec(inputs.columns)
         for column in columns or ():
             if column.may_be_missing or column.reference:
-                raise InvalidModel(f"a study's inputs have no filler and no reference, {column.name!r} has one")
+                raise InvalidModel(f"inputs of a study take no filler and no reference; remove it from {column.name!r}")
     if columns is not None:
         dimension, bounds = columns.width, columns.bounds
     else:

@@ -52,9 +52,7 @@ class Promise:
     def of(cls, *, policy: Policy | None, epsilon: float | None, releases: int | None, **others: Any) -> Promise:
         """What is chosen; None is the default."""
         if policy == "exact" and (epsilon is not None or releases is not None):
-            raise InvalidData(
-                'epsilon= and releases= are for private releases: leave out either them or policy="exact"'
-            )
+            raise InvalidData('epsilon= and releases= need a private study; with policy="exact", omit them')
         settings = {"policy": policy, "epsilon": epsilon, "releases": releases, **others}
         return cls(**{key: value for key, value in settings.items() if value is not None})
 

@@ -17,8 +17,8 @@ from motet.arrays import Array, Index, outliers
 from motet.errors import EmptyData, InvalidData
 from motet.tables.dates import orders_of
 from motet.tables.files import Table, check_columns
-from motet.tables.missing import Missing
-from motet.text import MAX_NAMES, first_few, suggestion
+from motet.tables.missing import Missing, missing_column
+from motet.text import MAX_NAMES, first_few
 
 DECLARED = ("category", "Enum")  # types of categories, of pandas and polars, that list their levels
 CATEGORIES = (*DECLARED, "Categorical")
@@ -56,10 +56,11 @@ def split_tasks(X: Any, task: Hashable, *, required: bool) -> tuple[Any, Any]:
     names = [str(column) for column in columns]
     prefixed = [name for name in names if name.endswith(f"__{task}")]  # by a ColumnTransformer
     if required or prefixed or str(task).casefold() in (name.casefold() for name in names):
-        hint = suggestion(str(task), names)
+        error = missing_column(None, str(task), names, "task")
         if prefixed:
-            hint = f"; ColumnTransformer(…, verbose_feature_names_out=False) leaves {prefixed[0]!r} its name"
-        raise InvalidData(f"expected a column {task!r} of tasks, got the columns {first_few(names)}{hint}")
+            advice = f"ColumnTransformer(…, verbose_feature_names_out=False) leaves {prefixed[0]!r} its name"
+            raise error.reworded(f"{error}; {advice}")
+        raise error
     return X, None
 
 

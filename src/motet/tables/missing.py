@@ -73,11 +73,12 @@ class Missing:
             raise refusal(k, self.names[int(np.argmax(self.absent[k]))])
 
 
-def missing_column(file: str, column: str, columns: Iterable[str], role: str | None = None) -> InvalidData:
-    """The refusal of a table without a column; a ``role`` is a setting that may name another."""
+def missing_column(file: str | None, column: str, columns: Iterable[str], role: str | None = None) -> InvalidData:
+    """The refusal of a table, of a file if any, without a column; a ``role`` is a setting that may name another."""
     names = list(columns)
     alike = suggestion(column, names)
     advice = [f"rename it to {column!r}"] * bool(alike) + ([] if role is None else [f"name another with {role}="])
     hint = f"{alike or ';'} {', or '.join(advice)}" if advice else ""
     got = shortened(", ".join(names), MAX_LISTED_LETTERS)
-    return InvalidData(f"{file}: no column {column!r}; got {got}{hint}", where=role)
+    where = "" if file is None else f"{file}: "
+    return InvalidData(f"{where}no column {column!r}; got {got}{hint}", where=role)
