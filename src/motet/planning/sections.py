@@ -25,7 +25,7 @@ from motet.study.template import (
     HEADING,
     MAX_NAMED_RANK,
     Entry,
-    Listed,
+    EntryList,
     Sections,
     eigen,
     inputs,
@@ -151,7 +151,7 @@ class StudyFile:
         spec = _rounded_spec(to_spec(kernel))
         if len(components) == 1:
             return Entry(spec, f"{about}: {words[0]}, standard deviation {deviations[0]:.3g}")
-        parts = Listed(
+        parts = EntryList(
             Entry(one, f"{word}: standard deviation {d:.3g}") for one, word, d in zip(spec["of"], words, deviations)
         )
         return Entry({"kernel": "sum", "of": parts}, about)
@@ -164,7 +164,7 @@ class StudyFile:
             about = f"{count(len(pilot.catalogue), 'item')}: a header, then name and features"
             return inputs(file, self.path, about)
         assert pilot.columns is not None
-        columns = Listed(Entry(column.to_spec()) for column in pilot.columns)
+        columns = EntryList(Entry(column.to_spec()) for column in pilot.columns)
         bounds = "bounds are a quarter wider than the pilot's range on either side"
         return {"columns": Entry(columns, f"{bounds}, quantiles are at 5, 25, 50, 75 and 95 %")}
 

@@ -155,7 +155,7 @@ class Publisher:
     def _cut_off(self, state: CutOff) -> State:
         """At its moment: the release of a schedule, or why there is none."""
         now = self.clock.now()
-        if state.is_missed(now):
+        if state.is_past(now):
             self.clock.restart()
             return Waiting()
         if now < state.moment:

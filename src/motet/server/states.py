@@ -55,7 +55,7 @@ class CutOff:
     schedule: Schedule
     moment: float  # seconds since 1970
 
-    def is_missed(self, now: float) -> bool:
+    def is_past(self, now: float) -> bool:
         """Whether this process was stopped, or the clock set forward: another cut-off is needed."""
         return now > self.moment + CLOCK_SECONDS
 

@@ -90,13 +90,13 @@ def _entry_lines(key: str, entry: Entry) -> list[str]:
     return [*textwrap.wrap(entry.comment, MAX_LINE_LETTERS, initial_indent="# ", subsequent_indent="# "), line]
 
 
-class Listed(list[Entry]):
+class EntryList(list[Entry]):
     """A list with a line for each part, and a comment behind it."""
 
 
 def toml(value: Any) -> str:
     """A value of TOML."""
-    if isinstance(value, Listed):
+    if isinstance(value, EntryList):
         parts = "".join(f"  {toml(part)},{f'   # {why}' if why else ''}\n" for part, why in value)
         return f"[\n{parts}]"
     if isinstance(value, str):
@@ -278,7 +278,7 @@ class Draft:
         noise = shift / 2 if self.noise is None else self.noise
         sigma2 = average**2 + shift**2
         if not (shift > 0 and noise > 0 and math.isfinite(sigma2)):
-            raise InvalidStudy("expected a spread of clients and a noise above 0", where="model.sigma2")
+            raise InvalidStudy("expected standard deviations of shifts and of noise above 0", where="model.sigma2")
         common, individual = self._kernels(items)
         return {
             "alpha": Entry(rounded_share(average**2 / sigma2), "share of the average, from 0 to 1"),
@@ -319,7 +319,7 @@ class Draft:
             file = items_file(self.items, path) or self.catalogue
             return inputs(file, path, "beside this file: a header, then name and numeric features")
         if self.inputs:
-            columns = Listed(Entry({"name": name, "bounds": list(self.bounds)}) for name in self.inputs)
+            columns = EntryList(Entry({"name": name, "bounds": list(self.bounds)}) for name in self.inputs)
             return {"columns": Entry(columns, 'also: unit = "h"; values = ["a", "b"]; since = "2024-01-31", for dates')}
         return {
             "dimension": Entry(self.dimension, "numbers in an input"),

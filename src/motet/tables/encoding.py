@@ -204,7 +204,8 @@ def _column(values: Any, name: str, may_be_task: bool, indicators: bool) -> Colu
         if reading == "date":
             return _date_column(name, different)
         if reading == "numbers and text":
-            odd = {k: cell for k, cell in enumerate(cells) if not is_missing(cell) and not _is_number(cell)}
+            present_cells = ((k, cell) for k, cell in enumerate(cells) if not is_missing(cell))
+            odd = {k: cell for k, cell in present_cells if reading_of([cell], many=False) != "number"}
             raise InvalidData(f"expected numbers in the column {name!r}: {exceptions(odd, len(present))}")
     levels = _levels(values, name, present, may_be_task)
     return Column(name=name, values=(*levels, *missing), reference=levels[0] if len(levels) == 2 else "")
@@ -283,10 +284,6 @@ def _hashable(cell: Any, column: str) -> Any:
         got = f"{cell!r:.40}; encode it, or leave it out"
         raise InvalidData(f"expected numbers, words or dates in the column {column!r}, got {got}") from None
     return cell
-
-
-def _is_number(cell: Any) -> bool:
-    return reading_of([cell], many=False) == "number"
 
 
 def _number(column: Column, cell: Any) -> float:
