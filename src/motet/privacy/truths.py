@@ -37,6 +37,7 @@ class Truths:
         deviation = np.sqrt(clip.coordinates.sigma2 * clip.coordinates.prior_variance)
         information, directions = np.linalg.eigh(deviation[:, None] * clip.mean_Lambda * deviation)
         wide = information >= WIDE_SHARE * information.max()
+        # As qmc.LatinHypercube, whose digits are others: ranks of studies follow from these.
         part = rng.permuted(np.tile(np.arange(number), (len(deviation), 1)), axis=1).T
         z = ndtri((part + (0.5 if even else rng.uniform(size=part.shape))) / number)
         widths = np.where(wide, width(int(wide.sum())), 1.0)
