@@ -24,6 +24,7 @@ sys.dont_write_bytecode = False  # without that, a server needs three times as l
 os.environ["SCIPY_ARRAY_API"] = "1"  # one of scikit-learn's checks wants it, before scipy is imported
 
 HERE = Path(__file__).parent
+MEMORY, MEMORY_BYTES = Path("/dev/shm"), 2**31  # a file system without a disk, where there is one, and room on it
 QUICK = (
     "test_arrays.py",
     "test_linalg.py",
@@ -56,6 +57,18 @@ LONG = (
     "attacks/test_attacks_on_private_releases.py",
 )
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
+
+
+def _has_room(folder: Path) -> bool:
+    """For the files of tests and for programs among them."""
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return False
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize > MEMORY_BYTES and not system.f_flag & os.ST_NOEXEC
+
+
+if _has_room(MEMORY):  # for tmp_path: tests kill processes, but nobody cuts the power, so no commit waits for a disk
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -39,17 +39,19 @@ individual = { kernel = "dot_product", sigma_0 = 1.0 }
 dimension = 1
 """
 START, END = 300.0, 120.0  # seconds, of a machine that is slow and busy: no wait takes longer than it must
+WAITED_SHARE, MAX_PAUSE_SECONDS = 0.05, 0.1  # between two looks at what is waited for
 RANDOM = random.SystemRandom()  # other numbers in each of the processes that run tests
 FORKS = get_context("forkserver")  # of a process that has imported server, publisher and commands,
 FORKS.set_forkserver_preload(["tests.scenarios.launcher", "pytest"])  # and what each child would import of ours
 
 
 def poll(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """The condition's value, as soon as it is true."""
-    deadline = time.monotonic() + seconds
+    """The condition's value, as soon as it is true; the longer it takes, the less often we look, and take its core."""
+    begin = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.01)
+        waited = time.monotonic() - begin
+        assert waited < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(min(max(0.01, WAITED_SHARE * waited), MAX_PAUSE_SECONDS))
     return value
 
 
@@ -201,8 +203,9 @@ class Parts(Place):
     Each part can kill itself at the n-th arrival at a named point.
     """
 
-    def __init__(self, study: Path) -> None:
+    def __init__(self, study: Path, operator: str = OPERATOR) -> None:
         super().__init__(study)
+        self._operator = operator  # its token
         self._parts: dict[str, BaseProcess] = {}
         for name in ("server", "publisher"):
             self.start(name)
@@ -210,7 +213,7 @@ class Parts(Place):
     def start(self, name: str, point: str = "", arrivals: int = 1) -> None:
         target = {"server": launcher.server, "publisher": launcher.publisher}[name]
         log = self.study.with_suffix(".log")
-        part = FORKS.Process(target=target, args=(self.study, log, OPERATOR, point, arrivals), daemon=True)
+        part = FORKS.Process(target=target, args=(self.study, log, self._operator, point, arrivals), daemon=True)
         part.start()
         self._parts[name] = part
         if name == "server" and not point:
@@ -261,9 +264,9 @@ class Parts(Place):
 
 
 @contextmanager
-def parts(study: Path) -> Iterator[Parts]:
+def parts(study: Path, operator: str = OPERATOR) -> Iterator[Parts]:
     """Served until the end, in a tenth of the time that ``program`` takes to begin."""
-    running = Parts(study)
+    running = Parts(study, operator)
     try:
         yield running
     finally:

@@ -21,7 +21,7 @@ from tests.scenarios.harness import END, Place
 
 Triple = tuple[float, float, float]  # x, y, noise
 MAX_EXAMPLES = 500  # that a client keeps
-PAUSE_SECONDS = 0.01  # between two requests of a client: the machine has other work too
+PAUSE_SECONDS = 0.05  # between two requests of a client: the machine has other work too
 STREAM_SECONDS = 5.0  # without a line, after which a stream is opened again
 
 

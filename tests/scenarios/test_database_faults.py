@@ -152,7 +152,7 @@ def test_a_connection_that_is_cut_at_a_commit_before_it_or_at_any_moment(
     with proxy(postgres.port) as between:
         url = f"postgresql+psycopg://motet@127.0.0.1:{between.port}/{name_of(postgres_url)}"
         with in_use(tmp_path, url, seed=6) as scene:
-            for before in (True, False) * 5:
+            for before in (True, False) * 2:
                 cuts = between.cuts
                 between.cut_at(b"COMMIT", before=before)
                 poll(lambda cuts=cuts: between.cuts > cuts, END, "a cut")  # type: ignore[misc]

@@ -39,7 +39,7 @@ from tests.scenarios.harness import (
     program,
     write_study,
 )
-from tests.scenarios.load import Worker
+from tests.scenarios.load import PAUSE_SECONDS, Worker
 from tests.store.local_study import states
 
 BASIS = '[basis]\nkind = "landmarks"\ngrid = { from = 0.0, to = 1.0, count = 4 }\n'
@@ -76,6 +76,7 @@ class Sender(Worker):
         self._clients[self._sent % len(self._clients)].send([self._sent % 7 / 7], self._sent % 3, id=id)
         self._history.acknowledged[self._client, id] = time.time()
         self._sent += 1
+        self._ending.wait(PAUSE_SECONDS)
 
 
 class Reader(Worker):

@@ -20,7 +20,7 @@ import pytest
 from motet import Client
 from motet.errors import MotetError
 from tests.cli.program import good, refused, run
-from tests.scenarios.harness import CURVES, END, OPERATOR, Program, children, poll, program, write_study
+from tests.scenarios.harness import CURVES, END, OPERATOR, Program, children, parts, poll, program, write_study
 
 EXACT = CURVES + '[release]\npolicy = "exact"\nevery = "1h"\n'
 NAMES = ("Wilhelmina-Quux", "Ottokar-Zzyzx")
@@ -114,7 +114,7 @@ def test_no_secret_is_in_logs_processes_or_files(tmp_path: Path, log_format: str
 
 def test_only_the_owner_can_read_what_is_private(tmp_path: Path) -> None:
     study = write_study(tmp_path, EXACT)
-    with program(study) as served:
+    with parts(study) as served:
         tokens = tmp_path / "tokens.csv"
         address = {"MOTET_URL": served.url, "MOTET_OPERATOR_TOKEN": OPERATOR}
         good(run("enroll", *NAMES, "--out", tokens, **address))

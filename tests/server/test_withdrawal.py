@@ -47,8 +47,11 @@ def stored(world: World) -> list[tuple[str, float]]:
         return [(row[0], row[1]) for row in rows]
 
 
-@pytest.mark.parametrize("kind", WITHDRAWALS)
-@pytest.mark.parametrize("id", ["1", "2"], ids=["a repetition", "a new example"])
+@pytest.mark.parametrize(
+    ("kind", "id"),
+    [("revoke", "1"), ("rotate", "2"), ("forget", "1"), ("forget", "2")],
+    ids=["revoke, a repetition", "rotate, a new example", "forget, a repetition", "forget, a new example"],
+)
 def test_examples_that_were_on_their_way_are_refused(exact: World, kind: str, id: str) -> None:
     content = json.dumps({"examples": [{"id": id, "x": [0.5], "y": 3.0}]}).encode()
 
@@ -64,8 +67,10 @@ def test_examples_that_were_on_their_way_are_refused(exact: World, kind: str, id
     assert stored(exact) == ([] if kind == "forget" else [("1", 1.0)])
 
 
-@pytest.mark.parametrize("kind", WITHDRAWALS)
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    ("kind", "write"),
+    [("revoke", "replace"), ("revoke", "remove"), ("rotate", "forget"), ("forget", "replace"), ("forget", "forget")],
+)
 def test_changes_that_waited_are_refused(exact: World, kind: str, write: str) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
@@ -90,8 +95,11 @@ def test_changes_that_waited_are_refused(exact: World, kind: str, write: str) ->
 # --- reads and streams ---
 
 
-@pytest.mark.parametrize("kind", WITHDRAWALS)
-@pytest.mark.parametrize("order", [["own", "another"], ["another", "own"]], ids=["under way", "waiting"])
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [("revoke", ["another", "own"]), ("rotate", ["own", "another"]), ("forget", ["another", "own"])],
+    ids=["revoke, waiting", "rotate, under way", "forget, waiting"],
+)
 def test_coefficients_that_were_on_their_way_are_refused(
     exact: World, kind: str, order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
-import sys
+import signal
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
@@ -21,7 +21,7 @@ from motet.store.backup import back_up, restore
 from motet.store.examples import Example, add
 from motet.store.store import Store
 from motet.study.study import Study
-from tests.scenarios.harness import END
+from tests.scenarios.harness import END, FORKS
 from tests.store.empty_store import addition
 from tests.store.local_study import BEGIN, EVERY, EXACT, PER_CLIENT, PRIVATE, local_study, reopened, silent, states
 
@@ -165,17 +165,14 @@ def test_a_copy_that_fails_leaves_the_source_as_it_was(in_use: Copies, empty_pos
     moved(study, url, "there.toml")
 
 
-PROGRAM = """
-import os, signal, sys
-from motet.store.migrate import migrate
-from motet.study.study import Study
-from tests.store.local_study import silent
-path, url, point = sys.argv[1:]
-def reached(name):
-    if name == point:
-        os.kill(os.getpid(), signal.SIGKILL)
-migrate(Study.load(path), url, silent, reached=reached)
-"""
+def die_in_move(path: Path, url: str, point: str) -> None:
+    """Move a study, and be killed at a point."""
+
+    def reached(name: str) -> None:
+        if name == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    migrate.migrate(Study.load(path), url, silent, reached=reached)
 
 
 POINTS = {"postgresql": ("sealed", "copied examples", "copied", "committed"), "sqlite": ("copied", "committed")}
@@ -191,8 +188,10 @@ def test_a_move_that_is_killed_at_any_point_is_ended_by_another_run(
     if target == "sqlite":
         study, url = moved(study, postgres_url, "there.toml"), f"sqlite:///{tmp_path}/new.db"
     for point in POINTS[target]:
-        program = [sys.executable, "-c", PROGRAM, str(study.path), url, point]
-        assert subprocess.run(program, timeout=END, check=False).returncode == -9
+        move = FORKS.Process(target=die_in_move, args=(study.path, url, point))
+        move.start()
+        move.join(END)
+        assert move.exitcode == -signal.SIGKILL
         with pytest.raises(InvalidStore, match="if the move was interrupted, run motet migrate again"):
             Store(study.store_url, serving=True)
         with pytest.raises(InvalidStore, match="end that one first"):

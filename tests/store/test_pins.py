@@ -158,8 +158,14 @@ class Kill(BaseException):
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("point", ["read ahead", "caught up", "ledger", "publication"])
-@pytest.mark.parametrize("body", [EXACT, PRIVATE], ids=["exact", "private"])
+@pytest.mark.parametrize(
+    ("body", "point"),
+    [
+        pytest.param(EXACT, "caught up", id="exact, caught up"),
+        pytest.param(EXACT, "publication", id="exact, publication"),
+        *(pytest.param(PRIVATE, point, id=f"private, {point}") for point in ("read ahead", "ledger", "publication")),
+    ],
+)
 def test_a_publisher_that_was_killed_at_the_first_release(tmp_path: Path, body: str, point: str) -> None:
     """Nothing of a release that was not stored stays, neither its model nor its coordinates."""
 
