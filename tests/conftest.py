@@ -43,17 +43,20 @@ QUICK = (
     "tables",
     "tuning",
 )
-LONG = (
-    "fuzz",
-    "test_wheel.py",
-    "music",
-    "web",
-    "scenarios/test_kills.py",
+LONG = (  # the longest first
     "scenarios/test_database_faults.py",
-    "scenarios/test_many_servers.py",
-    "scenarios/test_client_faults.py",
     "test_docs.py",
+    "scenarios/test_kills.py",
+    "scenarios/test_client_faults.py",
+    "web",
+    "scenarios",
+    "test_experiments.py",
+    "test_readme.py",
+    "music",
+    "test_wheel.py",
+    "compatibility",
     "test_engines.py",
+    "fuzz",
     "attacks/test_attacks_on_private_releases.py",
 )
 OUTSIDE = ("subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind", "socket.connect")  # names of audit events
@@ -85,7 +88,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest first and quick ones last, so that workers end together."""
-    items.sort(key=lambda item: (not _is_in(item.path, LONG), _is_in(item.path, QUICK)))
+    items.sort(key=lambda item: (_rank(item.path), _is_in(item.path, QUICK)))
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -156,6 +159,11 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
         monkeypatch.setattr(study, "store_url", url)
     return str(request.param)
+
+
+def _rank(path: Path) -> int:
+    """Where it is in ``LONG``, or behind all of that."""
+    return next((rank for rank, place in enumerate(LONG) if path.is_relative_to(HERE / place)), len(LONG))
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:

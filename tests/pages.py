@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.request import urlopen
 
+from tests.figures import check_figures
 from tests.forked import forked_motet
 from tests.scenarios.harness import END, START, children, free_port, is_ready, poll
 
@@ -83,7 +84,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def python_session(page: Path) -> tuple[str, str]:
-    """What a page's Python prints, and the output that the page shows."""
+    """What a page's Python prints, and the output that the page shows: ``check_python`` compares them."""
     printed, expected, names = io.StringIO(), "", {"__name__": "page"}
     for language, body in PYTHON.findall(page.read_text(encoding="utf-8")):
         if language == "text":
@@ -163,7 +164,9 @@ class Session:
         self.page, self.folder = page.absolute(), folder
         self._port = str(free_port())
         self._instead = {"8000": self._port, "pip install": ": pip install", **CLOCK}
+        self.python = "", ""  # what it prints, and what the page shows
         self._terminals: dict[str, Terminal] = {}
+        self._is_served = False
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MOTET_")}
         more = {"MOTET_URL": self.url, "MOTET_LOG_FORMAT": "plain", "COLUMNS": COLUMNS, "OPENBLAS_NUM_THREADS": "1"}
         self._environment, self._held = clean | more, ExitStack()
@@ -182,7 +185,7 @@ class Session:
         self._environment["PATH"] = os.pathsep.join(map(str, places))
         if "```python" in self.page.read_text(encoding="utf-8"):
             with chdir(self.folder):
-                python_session(self.page)  # what it prints is another test's
+                self.python = python_session(self.page)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -214,6 +217,7 @@ class Session:
         before = len(terminal.printed)
         terminal.paste(commands)
         poll(lambda: self._is_ready(terminal, before), START, "a server that is ready")
+        self._is_served = True
         printed = terminal.printed[before:]
         if shown := SHOWN_TOKEN.search(printed):
             self._instead[PASTED_TOKEN] = shown[1]
@@ -225,9 +229,9 @@ class Session:
         return self.url in terminal.printed[before:] and is_ready(self.url)
 
     def _all_released(self) -> bool:
-        """Whether everything sent is in a release, and the server, if there is one, has looked for it."""
+        """Whether everything sent is in a release, which the server, if there is one, shows to whoever asks."""
         versions = [released(path) for path in self.folder.rglob("*.db")]
-        return all(versions) and (not is_ready(self.url) or shown_version(self.url) in versions)
+        return all(versions) and (not self._is_served or shown_version(self.url) in versions)
 
     def _mended(self, text: str) -> str:
         for word, other in self._instead.items():
@@ -245,9 +249,12 @@ def released(database: Path) -> int:
 
 
 def shown_version(url: str) -> int:
-    """Of the release that the server gives to whoever asks now."""
-    with urlopen(f"{url}/v1/study?model=false", timeout=END) as response:
-        version: int = json.load(response)["version"]
+    """Of the release that the server gives to whoever asks now; -1 while it answers nobody, since it is busy."""
+    try:
+        with urlopen(f"{url}/v1/study?model=false", timeout=END) as response:
+            version: int = json.load(response)["version"]
+    except OSError:
+        return -1
     return version
 
 
@@ -261,6 +268,14 @@ def _is_file(block: Block) -> bool:
 
 
 # --- what the page says against what was printed ---
+
+
+def check_python(printed: str, expected: str) -> None:
+    """The page shows what its Python prints."""
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
+    for number, shown in zip(NUMBER.findall(printed), NUMBER.findall(expected)):
+        assert abs(float(number) - float(shown)) <= 1.001 * last_place(shown), printed
+    check_figures(printed)
 
 
 def check(step: Step) -> None:

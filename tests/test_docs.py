@@ -22,7 +22,7 @@ from motet.store.store import Store
 from motet.study.schema import File, Server
 from motet.study.study import Study
 from tests.figures import check_figures, figures
-from tests.pages import PRINTED, PYTHON_PAGES, ROOT, SOURCES, Session, blocks, check
+from tests.pages import PRINTED, PYTHON_PAGES, ROOT, SOURCES, Session, blocks, check, check_python
 
 DOCS = ROOT / "docs"
 SESSIONS = (
@@ -69,6 +69,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
 def test_the_page_says_what_is_printed(name: str, tmp_path: Path) -> None:
     with Session(DOCS / f"{name}.md", tmp_path) as session:
         steps = list(session.run())
+    check_python(*session.python)
     assert len(steps) == page(name).count("```sh")
     for step in steps:
         check(step)

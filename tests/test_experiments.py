@@ -20,7 +20,7 @@ from motet.privacy.mechanism import release
 
 
 def test_private_releases_keep_most_of_the_gain_of_sharing() -> None:
-    shares = [list(goals(Study.of(simulate(artists(), 3000, 5, seed)), mechanism())) for seed in range(3)]
+    shares = [list(goals(Study.of(simulate(artists(), 3000, 5, seed)), mechanism())) for seed in range(2)]
     assert (np.mean(shares, axis=0) >= [0.94, 0.89, 0.92]).all()  # means of ten seeds: 0.96, 0.93, 0.95
 
 

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import check_figures
-from tests.pages import NUMBER, PYTHON_PAGES, ROOT, SOURCES, blocks, last_place, python_session
+from tests.pages import PYTHON_PAGES, ROOT, SOURCES, blocks, check_python, python_session
+from tests.test_docs import SESSIONS
 
 PAGE_WIDTH = 80  # letters of code that a page of the site shows
 
 
-@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PYTHON_PAGES if page.stem not in SESSIONS], ids=lambda page: page.name
+)
 def test_the_page_says_what_it_prints(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Sessions at terminals, by tests/test_docs.py, have the Python of their pages too."""
     monkeypatch.chdir(tmp_path)
-    printed, expected = python_session(page)
-    assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected)
-    for number, shown in zip(NUMBER.findall(printed), NUMBER.findall(expected)):
-        assert abs(float(number) - float(shown)) <= 1.001 * last_place(shown), printed
-    check_figures(printed)
+    check_python(*python_session(page))
 
 
 @pytest.mark.parametrize("page", SOURCES[1:], ids=lambda page: page.name)

@@ -150,8 +150,9 @@ def test_a_model_is_enough_to_forecast_and_settings_are_checked() -> None:
 
 def test_the_best_rank_grows_with_clients() -> None:
     settings: dict[str, Any] = {"examples": 5, "ledger": BUDGET, "ranks": (20, 40, 80)}
-    assert best_rank(music_model(1), clients=1000, **settings) == 40
-    assert best_rank(music_model(1), clients=3000, **settings) == 80
+    model = music_model(1)
+    assert best_rank(model, clients=1000, **settings) == 40
+    assert best_rank(model, clients=3000, **settings) == 80
     with pytest.raises(InvalidModel, match="Eigen"):
         best_rank(MODELS["landmarks"], clients=10, examples=5, ledger=BUDGET)
 

@@ -210,7 +210,7 @@ def test_an_unseen_level_is_one_more_of_those_learned(frame: Any) -> None:
 def test_bands_hold_at_levels_that_were_not_learned(sites: int) -> None:
     """Sites are exchangeable: the outputs of others lie in their bands as often as these say."""
     shares = []
-    for seed in range(600 // sites):
+    for seed in range(300 // sites):
         rng = np.random.default_rng(seed)
         effect, site = rng.normal(size=sites + 50), np.repeat(np.arange(sites + 50), 8)
         table = pd.DataFrame({"x": rng.uniform(size=len(site)), "site": [f"site {k}" for k in site]})

@@ -32,7 +32,7 @@ WEIGHTS_ARE_REPEATS = "check_sample_weight_equivalence_on_dense_data"
         MixedEffectRegressor(),
         MixedEffectRegressor("matern", "rbf", alpha=0.5, lam=0.1, bias="linear", optimizer=None),
         MixedEffectRegressor("dot_product", "rbf", basis=Features(), optimizer=None),
-        MixedEffectRegressor(common=None, individual="rbf", missing="indicator"),
+        MixedEffectRegressor(common=None, individual="rbf", missing="indicator", optimizer=None),
     ]
 )
 @pytest.mark.filterwarnings("ignore:settings are kept as given")  # some checks fit two rows

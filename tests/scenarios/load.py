@@ -138,7 +138,7 @@ class Watcher(Worker):
             self._last, now = version, time.monotonic()
             self.longest_wait, self._at = max(self.longest_wait, now - self._at), now
             self.answers += 1
-        self._ending.wait(0.05)
+        self._ending.wait(2 * PAUSE_SECONDS)
 
     def begin(self) -> None:
         """Measure waits from now on."""

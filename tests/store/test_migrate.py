@@ -203,7 +203,7 @@ def test_a_move_that_is_killed_at_any_point_is_ended_by_another_run(
 
 def test_memory_does_not_grow_with_the_study(tmp_path: Path, empty_postgres: URLS) -> None:
     peaks = []
-    for size in (2_000, 20_000):
+    for size in (1_000, 8_000):
         folder = tmp_path / str(size)
         folder.mkdir()
         with local_study(folder, EXACT) as study:

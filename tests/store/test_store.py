@@ -113,7 +113,7 @@ steps_taken = st.tuples(st.sampled_from(["add", "replace", "remove", "forget"]),
 
 
 @given(steps=st.lists(steps_taken))
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_log_tells_all_that_happened_in_order(store: Store, steps: list[tuple[str, int, int]]) -> None:
     with store.transaction() as c:
         for table in reversed(metadata.sorted_tables):

@@ -208,7 +208,7 @@ PLACES = [(name, key) for name in File.model_fields for key in _section(File, na
 @pytest.mark.parametrize(
     "text", [SHORT, NAMED, DESIGN.replace("artists", "items").replace("40", "2")], ids=["grid", "items", "design"]
 )
-@configured(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@configured(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(PLACES), value=VALUES)
 def test_junk_is_refused_in_one_line_or_loads(tmp_path: Path, text: str, place: tuple[str, str], value: Any) -> None:
     data = tomllib.loads(text)

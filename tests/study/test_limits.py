@@ -80,7 +80,7 @@ ODD = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 2.0, 2.5, 5.0, -5.1
     xs=st.lists(st.sampled_from([[v] for v in ODD] + [[1.0]] * 20 + [[1.0, 2.0], [], "rose"]), min_size=1, max_size=4),
     data=st.data(),
 )
-@configured(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@configured(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_many_examples_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any], data: st.DataObject) -> None:
     study = load(tmp_path, changed(SHORT, {"dimension = 1": "dimension = 1\nbounds = [0, 2]"}))
     columns = [data.draw(st.lists(st.sampled_from(ODD + [1.5] * 30), min_size=len(xs), max_size=len(xs))) for _ in "yn"]
@@ -130,7 +130,7 @@ def test_a_row_of_cells_by_name(tmp_path: Path) -> None:
 
 
 @given(st.lists(visits | visits.map(lambda x: {**x, "dose": 1.0}), min_size=1, max_size=4))
-@configured(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@configured(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_many_inputs_by_name_are_checked_as_one_by_one(tmp_path: Path, xs: list[Any]) -> None:
     study, ones = load(tmp_path, VISITS), [1.0] * len(xs)
     outcomes = []
