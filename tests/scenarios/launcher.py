@@ -28,6 +28,14 @@ from motet.store.store import Store
 from motet.study.study import Study
 
 
+def program(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    """``motet`` as it is started, from here on."""
+    from tests.cli.program import become  # which forks from here too
+
+    _log_to(log)
+    become(arguments, environment)
+
+
 def server(study_file: Path, log: Path, operator: str, point: str, arrivals: int) -> None:
     study, store = _opened(study_file, log)
     app = create_app(study, lambda: Service(study, store, hash_token(operator), reached=killing(point, arrivals)))
@@ -77,11 +85,15 @@ def killing(point: str, arrivals: int) -> Callable[[str], None]:
 
 
 def _opened(study_file: Path, log: Path) -> tuple[Study, Store]:
-    with log.open("ab") as lines:
-        for stream in (1, 2):
-            os.dup2(lines.fileno(), stream)
+    _log_to(log)
     log_to_stderr()
     study = Study.load(study_file)
     store = Store(study.store_url)
     pin(store, study, now=time.time())
     return study, store
+
+
+def _log_to(log: Path) -> None:
+    with log.open("ab") as lines:
+        for stream in (1, 2):
+            os.dup2(lines.fileno(), stream)

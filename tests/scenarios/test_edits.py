@@ -44,7 +44,7 @@ def check_verified(served: Program) -> None:
 def test_what_the_first_send_shows_to_be_wrong_is_edited_and_then_fixed(tmp_path: Path) -> None:
     study = write_study(tmp_path, BODY)
     own = table(tmp_path / "own.csv", "hours,y\n0.5,127.4\n3,140\n")
-    with program(study) as served:
+    with program(study, forked=True) as served:
         with served.operator() as operator:
             (ann,) = operator.enroll(["ann"])
         tokens = {"MOTET_URL": served.url, "MOTET_TOKEN": ann.token}

@@ -179,7 +179,7 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
 
 def test_a_signal_under_load_ends_it_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     study = write_study(tmp_path, EXACT)
-    with program(study) as served:
+    with program(study, forked=True) as served:
         with served.operator() as operator:
             (ann,) = operator.enroll(["ann"])
         refused(run("serve", study, "--port", 0), "study.db is already served, by process", "stop that server first")

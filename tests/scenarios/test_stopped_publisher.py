@@ -28,7 +28,7 @@ def stopped() -> Iterator[list[int]]:
 
 
 def test_a_stopped_publisher_neither_keeps_its_server_nor_disturbs_the_next(tmp_path: Path, stopped: list[int]) -> None:
-    running = Program(write_study(tmp_path, EXACT))
+    running = Program(write_study(tmp_path, EXACT), forked=True)
     try:
         with running.operator() as operator:
             (ann,) = operator.enroll(["ann"])

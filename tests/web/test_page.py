@@ -263,7 +263,7 @@ def test_a_budget_that_is_spent_says_so(tmp_path: Path, visit: Visit) -> None:
 
 
 def test_the_page_works_on_when_the_server_is_stopped(tmp_path: Path, visit: Visit) -> None:
-    program = Program(write_study(tmp_path, CURVES + '[release]\npolicy = "exact"\nevery = "1s"\n'))
+    program = Program(write_study(tmp_path, CURVES + '[release]\npolicy = "exact"\nevery = "1s"\n'), forked=True)
     try:
         with program.operator() as operator:
             (ann,) = operator.enroll(["ann"])
