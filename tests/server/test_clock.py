@@ -60,6 +60,19 @@ def test_a_clock_that_is_set_forward_while_a_release_is_prepared_does_not_put_it
         assert [version for version in made if version][:2] == [1, 2]
 
 
+def test_a_clock_that_was_set_back_and_is_right_again_amid_a_tick_puts_no_release_off(tmp_path: Path) -> None:
+    """The cut-off was at its moment: only the beginning of this tick was years before."""
+    with local_study(tmp_path, PRIVATE) as study:
+        begin, back = study.now, list[float]()
+        publisher = Publisher(study.store, study.study, clock=lambda: study.now - (back.pop() if back else 0.0))
+        made = []
+        for share in (0.85, 0.95, 1.0):  # of the time between releases: amid reading, after the cut-off, and due
+            study.now = begin + share * EVERY
+            back += [YEARS] * (share == 0.95)
+            made.append(publisher.tick())
+        assert made == [None, None, 1]
+
+
 def test_a_private_study_whose_clock_is_set_back_says_so_and_waits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -154,7 +154,7 @@ class Publisher:
 
     def _cut_off(self, state: CutOff) -> State:
         """At its moment: the release of a schedule, or why there is none."""
-        now = self.clock.now()
+        now = self.clock.read()
         if state.is_past(now):
             self.clock.restart()
             return Waiting()

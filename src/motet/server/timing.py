@@ -87,13 +87,18 @@ class SteadyClock:
             self.since = now
         return now
 
-    def worked(self) -> float:
-        """Work has ended: returns when."""
-        self._worked_until = reading = self.now()
+    def read(self) -> float:
+        """The time amid a tick: by how much the clock was set forward since it began is no part of what follows."""
+        reading = self.now()
         jump = reading - time.monotonic() - self.offset
         if jump > CLOCK_SECONDS:
             self.since, self.offset = self.since + jump, self.offset + jump
         return reading
+
+    def worked(self) -> float:
+        """Work has ended: returns when."""
+        self._worked_until = self.read()
+        return self._worked_until
 
     def restart(self) -> None:
         """What was begun is begun anew."""
