@@ -93,7 +93,7 @@ def report(rows: Sequence[Sequence[str]]) -> str:
     text = (
         "Errors of what `motet init --from` proposes for tables that nothing else here uses: private, ε = 3, the last "
         "of ten releases; held-out rows of known clients, and of new ones beside three rows of their own. The baseline "
-        "is the best of four, and has the same rows without noise. Log scores, ours / its, are better if lower. "
+        "is the best of five, and has the same rows without noise. Log scores, ours / its, are better if lower. "
         "Clients are those of the pilot, whose rows the settings come from, and the others, who are scored; *whole "
         "table* is the error at the same rows with settings that come from all rows, which promise nothing. Rows "
         "outside the pilot's limits are left out of all errors, so these are not those of the whole table. "

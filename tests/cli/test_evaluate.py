@@ -38,13 +38,13 @@ policy = "exact"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty patients × 5, of a curve, a drug and levels of their own; three cells are missing, one is extreme."""
+    """Forty patients × 5, of a curve that a drug flattens and levels; three cells are missing, one is extreme."""
     folder, rng = tmp_path_factory.mktemp("evaluate"), np.random.default_rng(0)
     lines = []
     for patient in range(40):
         level = 10.0 * rng.normal()
         for hours, drug in zip(rng.uniform(0, 14, 5).round(1), rng.choice(["none", "new"], 5)):
-            y = 120 + 20 * np.sin(hours / 2) + level - 10 * (drug == "new") + 3 * rng.normal()
+            y = 120 + 20 * np.sin(hours / 2) * (drug == "none") + level + 3 * rng.normal()
             lines.append(f"{drug},P{patient},{y:.1f},{hours}")
     lines[3] = "none,P0,,3.0"
     lines[7] = "NA,P1,120,3.0"
@@ -62,10 +62,16 @@ def test_a_study_on_a_table(folder: Path) -> None:
     assert "Left out: 3 rows (missing value).\nLeft out: 1 row (y outside limits.y).\n" in printed
     assert "Better than every baseline for known and new clients." in printed
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line[0] == "│"]
-    baselines = ["mean of all", "client's mean", "linear model + client's mean", "boosted trees + client's mean"]
+    baselines = [
+        "mean of all",
+        "client's mean",
+        "linear model + client's mean",
+        "boosted trees + client's mean",
+        "mixed model with splines",
+    ]
     assert [row[:2] for row in rows] == [[kind, who] for kind in ("known", "new") for who in ("this study", *baselines)]
     found = json.loads(good(run(*arguments, "--json")))
-    assert [row[2:4] for row in rows[::5]] == [
+    assert [row[2:4] for row in rows[::6]] == [
         [f"{found[kind]['error']:#.4g}", f"{found[kind]['log_score']:.3f}"] for kind in ("known", "new")
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from motet import Engine
 from motet.arrays import Array, Index
 from motet.errors import EmptyData, InvalidData, WrongDimension
-from motet.planning.evaluation import FOLDS, Evaluation, Split, baseline_means, evaluate, group_means
+from motet.planning.evaluation import FOLDS, Evaluation, Split, evaluate
 from motet.planning.scores import Scored
 from motet.privacy.ledger import Integers
 from motet.privacy.mechanism import release as private_release
@@ -228,41 +228,6 @@ def test_what_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
         evaluate(study, ["a"], X[:1], np.zeros(1))
     with pytest.raises(EmptyData, match=r"several clients; 12 rows left out \(y outside limits.y\)"):
         evaluate(study, clients, X, y + 100.0)
-
-
-# --- baselines ---
-
-
-def test_groups_are_shrunk_by_as_much_as_they_are_alike() -> None:
-    rng = np.random.default_rng(0)
-    group, level = np.repeat(np.arange(3000), 4), 0.5 * rng.normal(size=3000)
-    values = level[group] + rng.normal(size=len(group))
-    means = group_means(group, np.arange(len(group)), values)
-    plain = values.reshape(-1, 4).mean(axis=1)
-    np.testing.assert_allclose(means[::4] / plain, 4 / (4 + 1 / 0.25), rtol=0.1)
-    assert not group_means(group, np.arange(8), values[:8])[8:].any()
-    flat = np.tile([1.0, -1.0, 1.0, -1.0], 3000)
-    assert not group_means(group, np.arange(len(group)), flat).any()
-
-
-def test_baselines_of_numbers_and_of_items() -> None:
-    rng = np.random.default_rng(1)
-    client, item = np.repeat(np.arange(200), 10), rng.integers(20, size=2000)
-    X, levels, quality = rng.random((2000, 2)), rng.normal(size=200), rng.normal(size=20)
-    learned, at = np.arange(2000)[np.arange(2000) % 10 < 8], np.arange(2000)[np.arange(2000) % 10 >= 8]
-    noise = 0.1 * rng.normal(size=2000)
-
-    def errors(y: Array, item: Index | None) -> dict[str, float]:
-        means = baseline_means(client, X, y, learned, item)
-        return {name: float(np.sqrt(np.mean((mean - y)[at] ** 2))) for name, mean in means.items()}
-
-    of_items = errors(quality[item] + levels[client] + noise, item)
-    assert list(of_items) == ["mean of all", "client's mean", "item's mean", "item's + client's mean"]
-    assert of_items["item's + client's mean"] < 0.2 < 0.5 < of_items["item's mean"]
-    linear = errors(3 * X[:, 0] - 2 * X[:, 1] + levels[client] + noise, None)
-    assert linear["linear model + client's mean"] < 0.12 < 0.5 < linear["client's mean"]
-    bent = errors(2 * np.sin(9 * X[:, 0]) + levels[client] + noise, None)
-    assert bent["boosted trees + client's mean"] < 0.3 < 0.5 < bent["linear model + client's mean"]
 
 
 # --- claims ---

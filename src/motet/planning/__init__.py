@@ -2,6 +2,6 @@
 
 a pilot       pilot (whose rows), inputs (their columns), gains (what each tells), fitting (rows that a study takes)
 a proposal    proposal (settings), sections (the study file), choice (full or plain structure; ``motet.propose``)
-its worth     evaluation, scores
+its worth     evaluation, scores, baselines
 a forecast    outlook, findings
 """

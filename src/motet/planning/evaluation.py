@@ -5,15 +5,13 @@ with its own noise; *known* clients are then scored at their other rows, and *ne
 nothing, at all but a few rows that they keep to themselves. A release that exists already is evaluated on clients who
 are all new. ``motet evaluate`` prints this, and ``motet init --from`` reports it of the study that it writes.
 
-Baselines are the mean of all, the client's mean, and plain models beside it. They learn from the same rows. A client's
-mean is shrunk towards that of all by as much as clients are alike; a client without rows has the mean of all.
+Baselines learn from the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +23,7 @@ from motet.engine.engine import Engine
 from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.model.model import Model
 from motet.model.tasks import Task
+from motet.planning.baselines import baseline_means
 from motet.planning.scores import Kind, Scored, notes, verdict
 from motet.privacy.ledger import UNIT, Integers, Perturbation, opendp_noise
 from motet.release.clients import predict
@@ -38,11 +37,9 @@ from motet.text import count
 FOLDS = 5  # a fifth of the clients is new in each
 HELD_OUT = FOLDS - 1  # a quarter of a known client's rows is held out in each
 NEW_ROWS = 3
-BACKFITTING_ROUNDS = 2  # of backfitting
 
 Advance: TypeAlias = Callable[[], object]  # one step further, of what takes long
 Begin: TypeAlias = Callable[[str, str, int], Advance]  # a phase by name, what is counted, and at most how many of it
-Fit: TypeAlias = Callable[[Array], Array]  # from outputs at the rows learned to predictions at all rows
 
 
 def unseen(name: str, unit: str, most: int) -> Advance:  # noqa: ARG001
@@ -333,75 +330,3 @@ def _joined(parts: Iterable[Scored], kind: Kind) -> Scored | None:
     """One kind of clients, of all folds."""
     alike = [part for part in parts if part.kind == kind]
     return Scored.joined(alike) if alike else None
-
-
-# --- baselines ---
-
-
-def baseline_means(client: Index, X: Array, y: Array, learned: Index, item: Index | None) -> dict[str, Array]:
-    """Predictions of every baseline at all rows, from those that are ``learned``, by their places.
-
-    ``client`` numbers the clients, and ``item`` the items if inputs are names.
-    """
-    centre = np.full(len(y), y[learned].mean())
-    of_clients = partial(group_means, client, learned)
-    means = {"mean of all": centre, "client's mean": centre + of_clients((y - centre)[learned])}
-    if item is not None:
-        of_items: Fit = partial(group_means, item, learned)
-        return means | {
-            "item's mean": centre + of_items((y - centre)[learned]),
-            "item's + client's mean": centre + beside_clients(of_items, of_clients, y - centre, learned),
-        }
-    models: dict[str, Fit] = {
-        "linear model": partial(_linear, X, learned),
-        "boosted trees": lambda y: boosted_trees(X[learned], y)(X),
-    }
-    beside = {name: beside_clients(model, of_clients, y, learned) for name, model in models.items()}
-    return means | {f"{name} + client's mean": predicted for name, predicted in beside.items()}
-
-
-def beside_clients(model: Fit, of_clients: Fit, y: Array, learned: Index) -> Array:
-    """A model of what clients have in common, and each client's mean distance from it, by backfitting."""
-    common = np.full(len(y), y[learned].mean())
-    for _ in range(BACKFITTING_ROUNDS):
-        common = model((y - of_clients((y - common)[learned]))[learned])
-    return common + of_clients((y - common)[learned])
-
-
-def group_means(group: Index, learned: Index, values: Array) -> Array:
-    """Σr / (n + κ) of each row's group, with κ the variance within groups as a multiple of that between them.
-
-    Both are the estimates of an analysis of variance (Searle, Casella and McCulloch 1992, section 3.6).
-    """
-    at, groups = group[learned], int(group.max(initial=0)) + 1
-    n, total = np.bincount(at, minlength=groups), np.bincount(at, values, groups)
-    means, used = total / np.maximum(n, 1), np.count_nonzero(n)
-    if used in (1, len(at)):  # nothing to compare: as if both variances were equal
-        return np.asarray((total / (n + 1))[group])
-    within = ((values - means[at]) ** 2).sum() / (len(at) - used)
-    squares = (n * (means - values.mean()) ** 2).sum()
-    between = (squares - (used - 1) * within) / (len(at) - (n**2).sum() / len(at))
-    return np.asarray((total / (n + within / between))[group] if between > 0 else np.zeros(len(group)))
-
-
-def _linear(X: Array, learned: Index, y: Array) -> Array:
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    return np.asarray(make_pipeline(StandardScaler(), Ridge(1.0)).fit(X[learned], y).predict(X))
-
-
-def boosted_trees(X: Array, y: Array, *, rows_per_leaf: int = 20) -> Fit:
-    """Trees that have learned these rows: a function from other rows to predictions."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):  # on a busy machine threads of small tables wait for each other
-        trees = HistGradientBoostingRegressor(min_samples_leaf=rows_per_leaf, random_state=0).fit(X, y)
-
-    def predict(at: Array) -> Array:
-        with threadpool_limits(1, user_api="openmp"):
-            return np.asarray(trees.predict(at))
-
-    return predict

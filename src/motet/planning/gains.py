@@ -24,7 +24,8 @@ from scipy.stats import rankdata
 
 from motet.arrays import Array, Index
 from motet.errors import InvalidData
-from motet.planning.evaluation import FOLDS, Split, beside_clients, boosted_trees, group_means
+from motet.planning.baselines import beside_clients, boosted_trees, group_means
+from motet.planning.evaluation import FOLDS, Split
 from motet.tables.columns import Columns
 from motet.tables.rows import Sample
 
