@@ -47,6 +47,7 @@ PATIENCE = 300.0  # seconds that a block may take
 COLUMNS = "78"
 VERDICT = re.compile(  # by chance, as a pilot and noise are
     r"^(Better|Not better) than |too few to tell|^The # % bands |^Each baseline has |^Left out: |^A plain structure"
+    r"|^Items have |^An effect of each item"
     r"|^Note: # rows? with missing values"
 )
 OUTSIDE = re.compile(r"# rows? left out \(.*?\); ")  # of a pilot's limits, also by chance

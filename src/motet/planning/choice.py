@@ -1,6 +1,8 @@
 """The study for a table: a full structure, or a plain one if that predicts better, decided on the pilot alone.
 
-A pilot has fewer clients than will take part, and noise of the same size would be too much for them. So both structures
+Items of a catalogue have an effect of their own beside their features, if that predicts better.
+
+A pilot has fewer clients than will take part, and noise of the same size would be too much for them. So structures
 are compared under a budget that is larger in proportion: for each client the noise is what it will be. What is reported
 is another evaluation: of those who take part, with the noise that there will be.
 """
@@ -31,7 +33,7 @@ FOLDS_UP_TO = ((5000, 5), (10_000, 2))  # rows of a table, and in how many folds
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A study for a table, how well it predicts, and what is said of the other structure; "" if it was not tried."""
+    """A study for a table, how well it predicts, and what is said of other structures; "" if none was tried."""
 
     proposal: Proposal
     evaluation: Evaluation
@@ -70,6 +72,7 @@ class Chosen:
         promise = replace(proposal.promise, clients=proposal.clients)
         try:
             whole = Proposal.of(Pilot.read(table, pilot.roles), promise, begin, plain=proposal.is_plain)
+            whole = (whole.with_items() or whole) if proposal.has_item_effects else whole
             rows = fitting_rows(self.study, drawn.served(table, pilot.roles.task))[0]
             return _on_table(StudyFile(whole).study(), rows, begin, " settings of all clients")
         except MotetError:
@@ -129,20 +132,40 @@ def propose(
 
 
 def choose(pilot: Pilot, promise: Promise, begin: Begin = unseen) -> Chosen:
-    """The full structure; or the plain one, if the full is behind a baseline on the pilot and the plain is better."""
-    full = Proposal.of(pilot, promise, begin)
-    of_full = _on_pilot(full, begin)
+    """The full structure, with an effect of each item if that is better; or the plain one, if the full is behind a
+    baseline on the pilot and the plain is better."""
+    proposal = Proposal.of(pilot, promise, begin)
+    full = Chosen(proposal, _on_pilot(proposal, begin))
     has_names_only = pilot.catalogue is not None and not pilot.catalogue.features
-    if not of_full.is_behind or has_names_only:
-        return Chosen(full, of_full)
-    plain = Proposal.of(pilot, promise, begin, plain=True)
-    of_plain = _on_pilot(plain, begin)
-    scores = f"log score {of_plain.log_score:.3f} against {of_full.log_score:.3f}"
+    if pilot.catalogue is not None and not has_names_only:
+        full = _with_items(full, begin)
+    if not full.evaluation.is_behind or has_names_only:
+        return full
+    proposal = Proposal.of(pilot, promise, begin, plain=True)
+    of_plain, of_full = _on_pilot(proposal, begin), full.evaluation
+    scores = _log_scores(of_plain, of_full)
     if of_plain.log_score < of_full.log_score:
         about = f"is better, and written: slopes of the average, a level of each client; {scores}"
-        return Chosen(plain, of_plain, f"A plain structure {about}.")
+        return Chosen(proposal, of_plain, f"A plain structure {about}.")
     about = f"slopes of the average and a level of each client, is not better: {scores}"
-    return Chosen(full, of_full, f"A plain structure, {about}.")
+    return replace(full, reason=f"{full.reason} A plain structure, {about}.".lstrip())
+
+
+def _with_items(without: Chosen, begin: Begin) -> Chosen:
+    """With an effect of each item beside its features, if that pays in evidence, and in log score under the noise."""
+    proposal = without.proposal.with_items()
+    if proposal is None:
+        return replace(without, reason="Items have no effect of their own beside their features.")
+    evaluation = _on_pilot(proposal, begin)
+    scores = _log_scores(evaluation, without.evaluation)
+    if evaluation.is_surely_better(without.evaluation):
+        return Chosen(proposal, evaluation, f"Items have an effect of their own beside their features: {scores}.")
+    about = f"is not better for predictions, and left out: {scores}"
+    return replace(without, reason=f"An effect of each item beside its features {about}.")
+
+
+def _log_scores(one: Evaluation, other: Evaluation) -> str:
+    return f"log score {one.log_score:.3f} against {other.log_score:.3f}"
 
 
 def _on_pilot(proposal: Proposal, begin: Begin) -> Evaluation:

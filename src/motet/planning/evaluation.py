@@ -24,7 +24,7 @@ from motet.errors import EmptyData, InvalidData, WrongDimension
 from motet.model.model import Model
 from motet.model.tasks import Task
 from motet.planning.baselines import baseline_means
-from motet.planning.scores import Kind, Scored, notes, verdict
+from motet.planning.scores import Kind, Scored, gain, notes, verdict
 from motet.privacy.ledger import UNIT, Integers, Perturbation, opendp_noise
 from motet.release.clients import predict
 from motet.release.disclosed import Disclosed
@@ -74,6 +74,11 @@ class Evaluation:
         """The mean over all rows, of known and of new clients."""
         scores, rows = zip(*((group.score.log_score, len(group.row)) for group in self.groups))
         return float(np.average(scores, weights=rows))
+
+    def is_surely_better(self, other: Evaluation) -> bool:
+        """Whether the log score is better by more than a standard error, on the same rows; clients are independent."""
+        nats, standard_error = gain(self.groups, other.groups)
+        return nats > standard_error
 
     @property
     def verdict(self) -> str:

@@ -28,6 +28,7 @@ from motet.study.template import MAX_NAMED_RANK, Promise, rounded, rounded_share
 from motet.tables.rows import Rows
 from motet.tuning import defaults
 from motet.tuning.defaults import Settings
+from motet.tuning.structures import NATS_PER_PARAMETER
 from motet.tuning.tuning import Tuning, fit_settings
 
 MAX_EVALUATIONS, MAX_SHORT_EVALUATIONS = 150, 1000  # of one search, and of one on few rows
@@ -35,6 +36,8 @@ FEW_ROWS = 2000
 POINT_COUNTS = {1: 60, 2: 150}  # of a basis, by the number of inputs
 MANY_POINTS = 300  # with more inputs
 RANKS = (5, 10, 20, 30, 40, 60, 80)
+ITEM_RANKS = (*RANKS, 120, 160)  # if each item has an effect of its own
+STARTING_SHARE = 0.1  # of an effect of each item
 MAX_EXPECTED_EXAMPLES = 200  # of a client
 MIN_SHARED_LENGTH, MAX_SHARED_LENGTH = (
     0.3,
@@ -52,6 +55,7 @@ class Proposal:
     tuning: Tuning
     begin: Begin = unseen
     is_plain: bool = False
+    has_item_effects: bool = False  # beside features
 
     @classmethod
     def of(cls, pilot: Pilot, promise: Promise, begin: Begin = unseen, *, plain: bool = False) -> Proposal:
@@ -64,6 +68,19 @@ class Proposal:
         except NoEvidence as reason:
             raise EmptyData(f"{pilot.file}: {reason}; add rows, or write a study without a table") from None
         return cls(pilot, promise, max(tunings, key=lambda tuning: tuning.log_evidence), begin, plain)
+
+    def with_items(self) -> Proposal | None:
+        """The same with an effect of each item beside its features; None if that does not pay for its variance."""
+        tuned, item = self.tuning.model, On(Identity(), [0])
+        part = ConstantKernel(STARTING_SHARE) * item
+        alpha = tuned.alpha if tuned.common is not None else STARTING_SHARE
+        model = replace(tuned, common=part if tuned.common is None else tuned.common + part, alpha=alpha)
+        advance = self.begin(
+            "Searching settings with an effect of each item", "evaluation", max_evaluations(self.pilot)
+        )
+        tuning = _tuned(self.pilot, model, advance)
+        gain = tuning.log_evidence - self.tuning.log_evidence
+        return replace(self, tuning=tuning, has_item_effects=True) if gain > NATS_PER_PARAMETER else None
 
     @cached_property
     def sigma2(self) -> float:
@@ -119,9 +136,10 @@ class Proposal:
         ledger = replace(Ledger(epsilon=self.promise.epsilon, releases=self.promise.releases), releases=1)
         points = self.points[evenly_spaced(len(self.points), NYSTROM_POINTS)]
         model = replace(self.model, catalogue=None, columns=None, basis=Eigen(points, 1))
-        advance = self.begin("Choosing the rank by forecasts", "rank", len(RANKS))
+        ranks = sorted({min(rank, len(points)) for rank in (ITEM_RANKS if self.has_item_effects else RANKS)})
+        advance = self.begin("Choosing the rank by forecasts", "rank", len(ranks))
         numbers = {"clients": self.clients, "examples": self.examples}
-        return best_rank(model, **numbers, ledger=ledger, ranks=RANKS, advance=advance)
+        return best_rank(model, **numbers, ledger=ledger, ranks=ranks, advance=advance)
 
 
 # --- the models that a search starts from ---

@@ -37,12 +37,16 @@ class Score:
 
     @classmethod
     def of(cls, y: Array, mean: Array, std: Array) -> Score:
-        z = (y - mean) / std
         return cls(
             error=float(np.sqrt(np.mean((y - mean) ** 2))),
-            log_score=float(np.mean(0.5 * z**2 + np.log(std)) + 0.5 * math.log(2 * math.pi)),
-            coverage=float(np.mean(np.abs(z) <= HALF_BAND)),
+            log_score=float(np.mean(log_scores(y, mean, std))),
+            coverage=float(np.mean(np.abs((y - mean) / std) <= HALF_BAND)),
         )
+
+
+def log_scores(y: Array, mean: Array, std: Array) -> Array:
+    """−log p(y) of every row."""
+    return np.asarray(0.5 * ((y - mean) / std) ** 2 + np.log(std) + 0.5 * math.log(2 * math.pi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +155,13 @@ def _standard_error(client: Index, values: Array) -> float:
     sums = np.bincount(number, values - values.mean())
     m = len(sums)
     return float(np.sqrt((sums**2).sum() * m / (m - 1)) / len(values)) if m > 1 else math.inf
+
+
+def gain(groups: Sequence[Scored], others: Sequence[Scored]) -> tuple[float, float]:
+    """By how much the mean log score is better than that of other predictions of the same rows; its standard error."""
+    ours, theirs = (np.concatenate([log_scores(one.y, one.mean, one.std) for one in side]) for side in (groups, others))
+    client = np.concatenate([one.client for one in groups])
+    return float(np.mean(theirs - ours)), _standard_error(client, theirs - ours)
 
 
 # --- in words ---
