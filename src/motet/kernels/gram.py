@@ -23,16 +23,19 @@ def gram(kernel: Kernel, X: Array, Y: Array | None = None) -> Array:
         return gram(kernel, X[0], None if Y is None else Y[0])[None]
     # Numbers that are not finite are reported where the matrix is factored.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        if X.ndim == 2:
-            return np.asarray(kernel(X, Y), dtype=float)
-        Y = X if Y is None else Y
-        if type(kernel) in (On, Scaled):
-            return gram(kernel.kernel, kernel.read(X), kernel.read(Y))
-        stack = COMPOSED.get(type(kernel)) or entry_of(kernel).stack or _one_by_one
-        return stack(kernel, X, Y)
+        return np.asarray(kernel(X, Y), dtype=float) if X.ndim == 2 else _stack(kernel, X, X if Y is None else Y)
 
 
 # --- over a stack ---
+
+
+def _stack(kernel: Kernel, X: Array, Y: Array) -> Array:
+    """K(X, Y) of stacks; X may be Y itself."""
+    if type(kernel) in (On, Scaled):
+        Z = kernel.read(X)
+        return _stack(kernel.kernel, Z, Z if Y is X else kernel.read(Y))
+    stack = COMPOSED.get(type(kernel)) or entry_of(kernel).stack or _one_by_one
+    return stack(kernel, X, Y)
 
 
 def _one_by_one(kernel: Kernel, X: Array, Y: Array) -> Array:
@@ -45,9 +48,9 @@ def _one_by_one(kernel: Kernel, X: Array, Y: Array) -> Array:
 
 
 COMPOSED: dict[type[Kernel], StackGram] = {
-    Sum: lambda kernel, X, Y: gram(kernel.k1, X, Y) + gram(kernel.k2, X, Y),
-    Product: lambda kernel, X, Y: gram(kernel.k1, X, Y) * gram(kernel.k2, X, Y),
-    Exponentiation: lambda kernel, X, Y: np.asarray(gram(kernel.kernel, X, Y) ** kernel.exponent),
+    Sum: lambda kernel, X, Y: _stack(kernel.k1, X, Y) + _stack(kernel.k2, X, Y),
+    Product: lambda kernel, X, Y: _stack(kernel.k1, X, Y) * _stack(kernel.k2, X, Y),
+    Exponentiation: lambda kernel, X, Y: np.asarray(_stack(kernel.kernel, X, Y) ** kernel.exponent),
 }
 
 

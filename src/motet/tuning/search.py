@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 
 from motet.arrays import Array
 from motet.engine.condensation import condensed, is_linear
+from motet.engine.padding import padded
 from motet.engine.system import Evidence, Method, System
 from motet.errors import MotetError, NoEvidence
 from motet.kernels.algebra import innermost
@@ -119,9 +120,15 @@ class TaskObjective:
     prior: NoisePrior | None = None
 
     @cached_property
+    def _padded(self) -> FoldedTasks:
+        """Tasks of few sizes, which say the same."""
+        return padded(self.folded)
+
+    @cached_property
     def _condensed(self) -> tuple[FoldedTasks, Array]:
         """Short tasks that say the same to a linear model."""
-        return condensed(self.folded, self.X)
+        tasks, X = condensed(self.folded, self.X)
+        return padded(tasks), X
 
     @property
     def rows(self) -> int:
@@ -151,7 +158,7 @@ class TaskObjective:
 
     def _system(self, components: Components) -> System | None:
         model = components.searched
-        tasks = self._condensed if is_linear(model, self.X.shape[1]) else (self.folded, self.X)
+        tasks = self._condensed if is_linear(model, self.X.shape[1]) else (self._padded, self.X)
         try:
             system = System.of_tasks(model, *tasks, self.method)
         except (MotetError, np.linalg.LinAlgError):
