@@ -14,6 +14,7 @@ from tests.oracles import Array, Literal, Problem
 from threadpoolctl import ThreadpoolController
 
 from benchmarks.attacks import attacks
+from benchmarks.defaults import defaults
 from benchmarks.load import service
 from benchmarks.measure import Row, duration, medians, peak_megabytes, seconds, timed
 from benchmarks.million import million
@@ -261,6 +262,7 @@ TABLE: list[Callable[[], list[Row]]] = [
     large,
     mixed_model,
     tuning,
+    defaults,
     long_tasks,
     rows,
     music_study,

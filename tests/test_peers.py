@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.defaults import defaults
 from benchmarks.peers import data
 from benchmarks.peers.__main__ import write
 from benchmarks.peers.comparisons import DENSE, MOTET, TABLE, Comparison, Program, results
@@ -66,6 +67,13 @@ def test_held_out_rows_are_not_given() -> None:
     assert len(made.given["y"]) == 160
     assert len(made.y_new) == 20
     assert not np.isin(made.y_new, made.given["y"]).any()
+
+
+def test_fits_without_settings_are_timed_beside_their_peers() -> None:
+    (row,) = defaults([(60, 1)])
+    assert row.job == "fit without settings, 60 rows × 1 columns, and 12 predictions"
+    assert np.isfinite(row.ratio)
+    assert [part.split()[0] for part in row.note.split("; ")] == ["Motet", "LightGBM", "GPBoost"]
 
 
 def test_slope() -> None:

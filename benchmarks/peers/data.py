@@ -82,3 +82,18 @@ def federated(clients: int) -> Data:
     own = (rng.normal(size=5) + 0.5 * rng.normal(size=(clients, 5)))[client]
     y = 1.0 + (X * own).sum(axis=1) + 0.5 * rng.normal(size=len(client))
     return split({"X": X, "client": client}, y, np.flatnonzero(np.arange(len(client)) % 35 >= 30))
+
+
+def defaults(rows: int, columns: int) -> Data:
+    """Tasks of 2 to 20 rows, and at most 5,000 rows more held out; half of the columns, rounded down, tell nothing.
+
+    The average is a wave of the first column beside a plane; tasks differ in their level and in one slope.
+    """
+    rng, new = np.random.default_rng(6), min(rows // 5, 5_000)
+    sizes = rng.integers(2, 21, size=rows)
+    task = rng.permutation(np.repeat(np.arange(rows), sizes)[: rows + new])
+    X = rng.normal(size=(len(task), columns))
+    plane = rng.normal(size=columns) * (np.arange(columns) < columns - columns // 2)
+    level, slope = rng.normal(size=(2, rows)) * [[1.0], [0.5]]
+    y = np.sin(2.0 * X[:, 0]) + X @ plane + level[task] + slope[task] * X[:, 0] + 0.5 * rng.normal(size=len(task))
+    return split({"X": X, "task": task}, y, np.arange(new))

@@ -25,6 +25,7 @@ from motet.errors import (
     WrongDimension,
 )
 from motet.kernels import RBF, DotProduct, Exponentiation, ExpSineSquared, Identity, Linear, Matern, On
+from motet.model.basis import Basis
 from tests.engine.grid import GRID, Triple, learned, triples
 from tests.oracles import Array
 from tests.streams import CASES, engine_of, probes, problem
@@ -514,3 +515,24 @@ def test_shifts_without_any_variance_are_computed() -> None:
         engine.learn_many(task, X, y)
         values.append(engine.evidence().log_evidence)
     assert values[0] == pytest.approx(values[1], rel=1e-9)
+
+
+def test_means_of_many_tasks_need_the_average_once_at_every_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of many sizes, which are predicted size by size; no column of the basis is made at their inputs."""
+    rng = np.random.default_rng(3)
+    task = np.repeat(np.arange(12), np.arange(1, 13))
+    pool = rng.normal(size=(15, 2))
+    X, y = pool[np.concatenate([rng.permutation(15)[:size] for size in range(1, 13)])], rng.normal(size=len(task))
+    engine = Engine(Model(RBF(1.0), DotProduct(0.5), 0.5, 0.1, "linear"))
+    engine.learn_many(task, X, y)
+    with_std = engine.predict_many(task, X, return_std=True)[0]
+    evaluated, average = list[int](), Basis.average
+
+    def counted(basis: Basis, X: Array, theta: Array) -> Array:
+        evaluated.append(len(X))
+        return average(basis, X, theta)
+
+    monkeypatch.setattr(Basis, "average", counted)
+    means = engine.predict_many(task, X)
+    np.testing.assert_allclose(means, with_std, rtol=0, atol=1e-11)
+    assert sum(evaluated) == len(np.unique(X, axis=0))

@@ -9,7 +9,6 @@ import pytest
 
 from motet import Landmarks, Model
 from motet.engine import padding
-from motet.engine.condensation import condensed
 from motet.engine.padding import padded
 from motet.engine.system import System
 from motet.kernels import RBF, ConstantKernel, DotProduct, Identity, Linear, On
@@ -55,14 +54,6 @@ def test_padded_tasks_have_the_same_evidence_gradient_and_curvature(
         at, there = slope(same), slope(other)
         for a, b in ((at.gradient, there.gradient), (at.information, there.information), (at.cross, there.cross)):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
-
-
-def test_condensed_tasks_may_be_padded_too() -> None:
-    tasks, X = examples()
-    model = Model(**MODELS["linear"], alpha=0.5, lam=0.3, bias="linear")
-    short, inputs = condensed(tasks, X)
-    few = System.of_tasks(model, padded(short), inputs).evidence
-    np.testing.assert_allclose(few.log_evidence, System.of_tasks(model, tasks, X).evidence.log_evidence, rtol=1e-11)
 
 
 def test_few_tasks_share_a_stack_and_many_have_their_own() -> None:

@@ -35,13 +35,13 @@ class LeftOut:
     variance_new: Array  # of an observation of noise w̄, without the task, in units of σ²
 
     @classmethod
-    def of(cls, system: System) -> LeftOut:
-        """All tasks of a system, from every one's block of P."""
-        return _left_out(system)
+    def of(cls, system: System, absent: float = np.inf) -> LeftOut:
+        """All tasks of a system, from every one's block of P; rows of so much noise were never there."""
+        return _left_out(system, absent)
 
 
 @blas_limit
-def _left_out(system: System) -> LeftOut:
+def _left_out(system: System, absent: float) -> LeftOut:
     noise, sigma2 = system.model.noise, system.evidence.sigma2
     F = system.columns.F
     average, W = F @ system.posterior.theta, system.posterior.whitened(F)
@@ -60,7 +60,7 @@ def _left_out(system: System) -> LeftOut:
         keys = batch.task[:, None] * len(F) + batch.h
         precision = np.where(precision > UNDETERMINED * alone, precision, np.nan)
         stacks = (keys, batch.y, batch.noise, average[batch.h], a, precision, residual, variance)
-        columns.append(tuple(values.ravel() for values in stacks))
+        columns.append(tuple(values[batch.noise < absent] for values in stacks))
         repeats = batch.rows - batch.h.shape[1]
         squares, log_det_of_repeats = noise.repeats(repeats, batch.squares, batch.log_noise)
         quadratic = np.einsum("ji,ji->j", a, residual) + squares

@@ -14,7 +14,8 @@ import numpy as np
 from motet.arrays import Array, Index
 from motet.model.tasks import MIN_LOW_RANK_ROWS, FoldedTasks
 
-ABSENT = 1e40  # the noise of a row that tells nothing, beside the largest of the others
+ABSENT = 1e100  # the noise of a row that tells nothing
+MAX_NOISE = 1e50  # of the others, above which nothing is padded
 NUMBERS_PER_STACK = 6_000  # of blocks, whose evaluation takes as long as a stack more does
 
 
@@ -22,9 +23,9 @@ def padded(tasks: FoldedTasks) -> FoldedTasks:
     """The same tasks to every model, in few sizes; long ones stay as they are."""
     sizes = np.diff(tasks.start)
     size = _sizes(np.bincount(sizes, minlength=1))[sizes]
-    if np.array_equal(size, sizes):
+    if np.array_equal(size, sizes) or tasks.noise.max() > MAX_NOISE:
         return tasks
-    start, absent = np.concatenate([[0], np.cumsum(size)]), ABSENT * float(tasks.noise.max())
+    start = np.concatenate([[0], np.cumsum(size)])
     place = np.repeat(start[:-1] - tasks.start[:-1], sizes) + np.arange(len(tasks.y))
 
     def longer(values: Array) -> Array:
@@ -32,9 +33,9 @@ def padded(tasks: FoldedTasks) -> FoldedTasks:
         rows[place] = values
         return rows
 
-    noise = np.full(start[-1], absent)
+    noise = np.full(start[-1], ABSENT)
     noise[place] = tasks.noise
-    log_noise = tasks.log_noise - (size - sizes) * np.log(absent)
+    log_noise = tasks.log_noise - (size - sizes) * np.log(ABSENT)
     return replace(tasks, start=start, input=longer(tasks.input), y=longer(tasks.y), noise=noise, log_noise=log_noise)
 
 

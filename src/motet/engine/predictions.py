@@ -33,23 +33,29 @@ def predict(
     E = F[:, : basis.rank]
     mean, variance = F @ release.theta, np.zeros(len(X))
     residual = release.residual_variance(X, F) if return_std else np.zeros(len(X))
-    new = np.ones(len(X), dtype=bool)
+    new, average = np.ones(len(X), dtype=bool), np.full(len(inputs), np.nan)  # f̄ at inputs, each evaluated once
     for batch, kernel in parts:
         shift = release.shift(kernel)
+        needs_columns = return_std or shift.basis is not None
         for tasks, rows in _rows_by_task(batch, task, F.shape[1]):
             stack = batch.take(tasks)
-            used, at = np.unique(stack.h, return_inverse=True)  # each input is evaluated once
-            at, columns = at.reshape(stack.h.shape), basis.columns(inputs[used])
-            average, unshared = (columns @ release.theta)[at], shift.variance(X[rows], residual[rows])
+            used, at = np.unique(stack.h, return_inverse=True)
+            at = at.reshape(stack.h.shape)
+            if needs_columns:
+                columns = basis.columns(inputs[used])
+                average[used] = columns @ release.theta
+            else:
+                unknown = used[np.isnan(average[used])]
+                average[unknown] = basis.average(inputs[unknown], release.theta)
             new[rows] = False
             if stack.is_low_rank:
                 k = shift.at(inputs[stack.h]).features(X[rows], inputs[stack.h])
             else:
                 D = None if shift.basis is None else columns[at][..., : basis.rank]
                 k = shift.gram(X[rows], inputs[stack.h], E=E[rows], D=D)
-            mean[rows] = task_mean(mean[rows], k, stack.R, stack.y, average)
+            mean[rows] = task_mean(mean[rows], k, stack.R, stack.y, average[stack.h])
             if return_std:
-                average_variance = release.posterior.variance
+                average_variance, unshared = release.posterior.variance, shift.variance(X[rows], residual[rows])
                 variance[rows] = task_variance(average_variance, F[rows], columns[at], k, stack.R, unshared)
     if return_std and new.any():
         prior = Shift.of(model, model.individual).variance(X[new], residual[new])

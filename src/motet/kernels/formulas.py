@@ -12,7 +12,6 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from motet.arrays import Array, distinct, match
 from motet.errors import InvalidModel
@@ -65,20 +64,26 @@ def _squared_distance(X: Array, Y: Array) -> Array:
 
 
 def _rbf(kernel: RBF, X: Array, Y: Array) -> Derivatives:
-    """∂K/∂log ℓ = K d²/ℓ²; with one length scale for all columns d²/ℓ² = −2 log K."""
-    K = gram(kernel, X, Y)
+    """∂K/∂log ℓ = K d²/ℓ²."""
     if not kernel.anisotropic:
-        yield xlogy(K, K) * -2.0
+        d2 = _squared_distance(X / kernel.length_scale, Y / kernel.length_scale)
+        yield np.exp(-0.5 * d2) * d2
         return
+    K = gram(kernel, X, Y)
     for square, scale in zip(_squares(X, Y), kernel.length_scale):
         yield K * (square / scale**2)
+
+
+def _rbf_stack(kernel: RBF, X: Array, Y: Array) -> Array:
+    scale = np.asarray(kernel.length_scale)
+    return np.asarray(np.exp(-0.5 * _squared_distance(X / scale, Y / scale)))
 
 
 register(
     "rbf",
     RBF,
     {"length_scale": one_or_each},
-    stack=_with_length_scale,
+    stack=_rbf_stack,
     derivatives=_rbf,
     sizes={"length_scale": Size.LENGTH},
     by_default=(*NOT_LINEAR, "words"),

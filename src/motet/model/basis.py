@@ -324,6 +324,10 @@ class Basis:
         """F: a row φ(x) for every input, or for every input of a stack."""
         return np.concatenate([self.e(X), self.psi(X)], axis=-1)
 
+    def average(self, X: Array, theta: Array) -> Array:
+        """φ(x)ᵀθ for every input, without its columns: u(x)ᵀAᵀθ costs no product with A for each of them."""
+        return np.asarray(self._functions(X) @ (self.A.T @ theta[: self.rank]) + self.psi(X) @ theta[self.rank :])
+
     def residual(self, X: Array, E: Array) -> Array:
         """The residual variance K̄(x, x) − e(x)ᵀe(x): the part of the prior variance that the basis does not have."""
         if self.kernel is None or not self.has_residual:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,13 @@ class Model:
                 object.__setattr__(self, name, self.adapt(getattr(self, name)))
         if self.dimension is not None:
             self.check_dimension(self.dimension)
+
+    def moved(self, **changes: Any) -> Model:
+        """The same with settings that differ from checked ones in numbers alone: a search checks them once."""
+        moved = copy(self)
+        for name, value in changes.items():
+            object.__setattr__(moved, name, value)
+        return moved
 
     def adapt(self, kernel: Kernel) -> Kernel:
         """A checked copy of a kernel, which reads the catalogue's features if there is a catalogue."""

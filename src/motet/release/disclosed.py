@@ -105,11 +105,10 @@ class Disclosed:
     def average(self, X: Any, return_std: bool = False, observation: bool = False) -> Any:
         """The average task f̄ at some inputs; its standard deviation, or that of an observation of noise 1."""
         X = self.rows(X)
-        F = self.basis.columns(X)
-        mean = F @ self.theta
         if not return_std:
-            return mean
-        return mean, self.std(self.posterior.variance(F) + self.residual_variance(X, F), observation)
+            return self.basis.average(X, self.theta)
+        F = self.basis.columns(X)
+        return F @ self.theta, self.std(self.posterior.variance(F) + self.residual_variance(X, F), observation)
 
     def estimate(self, X: Any, y: Any, noise: Any = None, individual: Kernel | None = None) -> Estimate:
         """A passive client's own function, from its private examples (Algorithm 7); nothing leaves this process."""

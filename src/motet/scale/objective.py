@@ -174,12 +174,14 @@ def _common(tasks: Tasks, part: Part, F: Array, given: Globals, out: SlopeSums) 
     at = at.reshape(h.shape)
     pairs = zip(derivatives(model.common, X[used], basis.landmarks), derivatives(model.common, basis.landmarks))
     changes = tasks.residual_derivatives(model.common, X) if part.F is not None and basis.has_residual else None
+    if changes is not None:
+        MB -= tasks.residual_rows(BTh)  # within tasks the landmarks' part of K̄ is exchanged for K̄
     v = []
     for i, (D_XZ, D_ZZ) in enumerate(pairs):
         C = (D_XZ - 0.5 * (BT[used] @ D_ZZ))[at]
         trace, own = 2.0 * float(np.vdot(MB, C)), C @ aBT
         if changes is not None:
-            more, product = tasks.residual_change(next(changes), C, BTh)
+            more, product = tasks.residual_change(next(changes), D_XZ[at], D_ZZ, BTh)
             trace, own = trace + more, own + product
         out.trace[i] += share * trace
         out.moments[:, i] += np.einsum("mi,mir->r", tasks.a, C)

@@ -111,6 +111,7 @@ class Components:
     X: Array  # the inputs, for natural sizes of parameters
     terms: tuple[Component, ...]
     unit: float = 1.0  # the noise of a usual row: its weight is 1 only if nobody gave weights
+    is_checked: bool = False  # all kernels are of a model that was made, but for their numbers
 
     @classmethod
     def of(cls, model: Model, X: Array, unit: float = 1.0) -> Components:
@@ -144,20 +145,19 @@ class Components:
 
     # --- as a model whose parameters are those of its kernels alone ---
 
-    @property
+    @cached_property
     def searched(self) -> Model:
         """The model with equal shares and noise: its parameters are ``theta`` of its kernels, and no others."""
-        average, individual = ([component.scaled for component in self.on(side)] for side in ("average", "individual"))
-        common = reduce(add, average) if average else None
-        return replace(
-            self.base,
-            common=common,
-            individual=reduce(add, individual),
-            alpha=EQUAL_SHARE,
-            lam=EQUAL_SHARE if average else 1.0,
-            basis=self._searched_basis if average else None,
-            sigma2=None,
-        )
+        average, individual = ([component.scaled for component in self.on(side)] for side in SIDES)
+        changes = {
+            "common": reduce(add, average) if average else None,
+            "individual": reduce(add, individual),
+            "alpha": EQUAL_SHARE,
+            "lam": EQUAL_SHARE if average else 1.0,
+            "basis": self._searched_basis if average else None,
+            "sigma2": None,
+        }
+        return self.base.moved(**changes) if self.is_checked else replace(self.base, **changes)
 
     @property
     def _searched_basis(self) -> BasisSpec | None:
@@ -182,15 +182,15 @@ class Components:
         return names
 
     def at(self, theta: Array) -> Components:
-        """The same components at other parameters."""
-        terms, used = [], 0
+        """The same components at other parameters; that their kernels can be had is checked once."""
+        checked, terms, used = self.searched is not None, [], 0
         for component in self.terms:
             scaled, used = with_theta(component.scaled, theta, used)
             if component.has_own_scale:
                 terms.append(replace(component, kernel=scaled))
             else:
                 terms.append(replace(component, kernel=scaled.k2, variance=float(scaled.k1.constant_value)))
-        return replace(self, terms=tuple(terms))
+        return replace(self, terms=tuple(terms), is_checked=checked)
 
     @property
     def bounds(self) -> Array:

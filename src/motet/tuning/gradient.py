@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from motet.arrays import Array
 from motet.engine.batches import Batch
@@ -73,8 +74,15 @@ class Tasks(ABC):
         """For every parameter of K̄, the numbers of ∂K̄ that its residual beside landmarks needs."""
 
     @abstractmethod
-    def residual_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
-        """tr(M ∂V) and ∂V a for the residual D − CB − (CB)ᵀ of ∂K̄ beside landmarks; C and Bᵀ have the tasks' rows."""
+    def residual_rows(self, BT: Array) -> Array:
+        """MBᵀ, with the tasks' rows of Bᵀ; of M only what the residual beside landmarks needs."""
+
+    @abstractmethod
+    def residual_change(self, D: Array, D_XZ: Array, D_ZZ: Array, BT: Array) -> tuple[float, Array]:
+        """tr(M D), and ∂V a for the residual ∂V = D − CB − (CB)ᵀ of ∂K̄ beside landmarks, C = D_XZ − ½BᵀD_ZZ.
+
+        D_XZ and Bᵀ have the tasks' rows.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +101,15 @@ class ShortTasks(Tasks):
     def residual_derivatives(self, kernel: Kernel, X: Array) -> Iterator[Array]:
         return derivatives(kernel, X[self.batch.h])
 
-    def residual_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
-        CB = C @ BT.swapaxes(-1, -2)
-        return self.change(D - CB - CB.swapaxes(-1, -2))
+    def residual_rows(self, BT: Array) -> Array:
+        return self.M @ BT
+
+    def residual_change(self, D: Array, D_XZ: Array, D_ZZ: Array, BT: Array) -> tuple[float, Array]:
+        trace, product = self.change(D)
+        a = self.a[:, None, :]
+        u = (a @ BT)[:, 0]
+        rest = (a @ D_XZ)[:, 0] - u @ D_ZZ
+        return trace, product - (D_XZ @ u[:, :, None] + BT @ rest[:, :, None])[:, :, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +141,12 @@ class LongTasks(Tasks):
         alone = X[self.batch.h].reshape(-1, 1, X.shape[-1])
         return (D.reshape(self.a.shape) for D in derivatives(kernel, alone))
 
-    def residual_change(self, D: Array, C: Array, BT: Array) -> tuple[float, Array]:
-        change = D - 2.0 * np.einsum("jik,jik->ji", C, BT)
-        return float(np.vdot(self.diagonal, change)), change * self.a
+    def residual_rows(self, BT: Array) -> Array:
+        return self.diagonal[:, :, None] * BT
+
+    def residual_change(self, D: Array, D_XZ: Array, D_ZZ: Array, BT: Array) -> tuple[float, Array]:
+        change = D - 2.0 * np.einsum("jik,jik->ji", D_XZ - 0.5 * (BT @ D_ZZ), BT)
+        return float(np.vdot(self.diagonal, D)), change * self.a
 
     @cached_property
     def diagonal(self) -> Array:
@@ -249,8 +266,15 @@ def _times_G(parts: list[Tasks], columns: Array) -> Array:
     """G times columns over the inputs, without forming G."""
     total = np.zeros_like(columns)
     for part in parts:
-        np.add.at(total, part.batch.h, part.batch.R @ columns[part.batch.h])
+        total += _by_input(part, part.batch.R @ columns[part.batch.h], len(columns))
     return total
+
+
+def _by_input(part: Tasks, rows: Array, n: int) -> Array:
+    """The sum of a part's rows of numbers at each of ``n`` inputs."""
+    h = part.batch.h.ravel()
+    incidence = csr_array((np.ones(len(h)), h, np.arange(len(h) + 1)), shape=(len(h), n))
+    return np.asarray(incidence.T @ rows.reshape(len(h), -1))
 
 
 def _common_over_inputs(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
@@ -271,7 +295,7 @@ def _common_over_inputs(system: System, parts: list[Tasks], W: Array, products: 
 def _common_over_landmarks(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
     """Parameters of K̄ on landmarks Z: K̄ within tasks, and between them Q = BᵀK̄(Z, Z)B with B = K̄(Z, Z)⁻¹K̄(Z, X).
 
-    ∂Q = CB + (CB)ᵀ with C = ∂K̄(X, Z) − ½Bᵀ∂K̄(Z, Z).
+    ∂Q = CB + (CB)ᵀ with C = ∂K̄(X, Z) − ½Bᵀ∂K̄(Z, Z), which is in products with vectors and in traces alone.
     """
     model, basis, X = system.model, system.columns.basis, system.X
     share, n = model.common_share, len(X)
@@ -279,16 +303,18 @@ def _common_over_landmarks(system: System, parts: list[Tasks], W: Array, product
     a = _over_inputs(parts, n)
     GBT, GW = _times_G(parts, BT), _times_G(parts, W)
     rows = GBT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
+    for part in parts:  # within tasks Q is exchanged for K̄
+        rows -= _by_input(part, part.residual_rows(BT[part.batch.h]), n)
+    of_landmarks, u = BT.T @ rows, a @ BT
     traces = []
     residuals = [part.residual_derivatives(model.common, X) for part in parts]
     pairs = zip(derivatives(model.common, X, basis.landmarks), derivatives(model.common, basis.landmarks))
     for D_XZ, D_ZZ in pairs:
-        C = D_XZ - 0.5 * (BT @ D_ZZ)
-        trace = 2.0 * float(np.vdot(rows, C))
-        between = C @ (a @ BT) + BT @ (C.T @ a)
+        trace = 2.0 * float(np.vdot(rows, D_XZ)) - float(np.vdot(of_landmarks, D_ZZ))
+        between = D_XZ @ u + BT @ (a @ D_XZ - u @ D_ZZ)
         for part, columns, Ds in zip(parts, products, residuals):
             h = part.batch.h
-            more, product = part.residual_change(next(Ds), C[h], BT[h])
+            more, product = part.residual_change(next(Ds), D_XZ[h], D_ZZ, BT[h])
             trace += more
             columns.append(share * (between[h] + product))
         traces.append(share * trace)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from motet.tuning.search import Step
 
-PAUSE_SECONDS = 5.0  # between lines of one phase
+PAUSE_SECONDS = 2.0  # before the first line of a phase, and between lines
 USUAL_STEPS = 50  # of a search
 
 

@@ -120,15 +120,14 @@ class TaskObjective:
     prior: NoisePrior | None = None
 
     @cached_property
-    def _padded(self) -> FoldedTasks:
-        """Tasks of few sizes, which say the same."""
+    def padded(self) -> FoldedTasks:
+        """The tasks in few sizes; those that are condensed have few already."""
         return padded(self.folded)
 
     @cached_property
     def _condensed(self) -> tuple[FoldedTasks, Array]:
         """Short tasks that say the same to a linear model."""
-        tasks, X = condensed(self.folded, self.X)
-        return padded(tasks), X
+        return condensed(self.folded, self.X)
 
     @property
     def rows(self) -> int:
@@ -158,7 +157,7 @@ class TaskObjective:
 
     def _system(self, components: Components) -> System | None:
         model = components.searched
-        tasks = self._condensed if is_linear(model, self.X.shape[1]) else (self._padded, self.X)
+        tasks = self._condensed if is_linear(model, self.X.shape[1]) else (self.padded, self.X)
         try:
             system = System.of_tasks(model, *tasks, self.method)
         except (MotetError, np.linalg.LinAlgError):

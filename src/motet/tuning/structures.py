@@ -18,6 +18,7 @@ import numpy as np
 
 from motet.arrays import Array, Index
 from motet.engine.left_out import LeftOut
+from motet.engine.padding import ABSENT
 from motet.engine.system import System
 from motet.kernels.algebra import innermost, map_leaves
 from motet.kernels.classes import RBF, ConstantKernel, DotProduct, Kernel, Linear, Matern, On, Scaled
@@ -160,8 +161,8 @@ class Selection:
     def scores(self, summit: Summit) -> tuple[Index, Array]:
         """Of every row the task, and the log scores without itself and without the task."""
         objective = self.search.objective
-        system = System.of_tasks(summit.components.searched, objective.folded, objective.X, objective.method)
-        left, sigma2 = LeftOut.of(system), system.evidence.sigma2
+        system = System.of_tasks(summit.components.searched, objective.padded, objective.X, objective.method)
+        left, sigma2 = LeftOut.of(system, ABSENT), system.evidence.sigma2
         rows = _log_score(left.Py / left.precision, sigma2 / left.precision)
         new = _log_score(left.residual_new, sigma2 * left.variance_new)
         task, place = np.divmod(left.key, len(system.columns.F))
