@@ -47,7 +47,7 @@ def test_padded_tasks_have_the_same_evidence_gradient_and_curvature(
     settings = MODELS[name] | ({"basis": Landmarks(X[:6])} if "basis" in MODELS[name] else {})
     model = Model(**settings, alpha=0.5, lam=0.3 / unit, bias="linear")
     for method in ("REML", "ML"):
-        same, other = (System.of_tasks(model, few, X, method) for few in (padded(tasks), tasks))  # type: ignore[arg-type]
+        same, other = (System.of_tasks(model, few, X, method) for few in (padded(tasks), tasks))
         assert len(same.batches) == 2 < len(other.batches)
         np.testing.assert_allclose(same.evidence.log_evidence, other.evidence.log_evidence, rtol=1e-11)
         np.testing.assert_allclose(same.evidence.sigma2, other.evidence.sigma2, rtol=1e-10)

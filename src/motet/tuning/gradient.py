@@ -65,6 +65,15 @@ class Tasks(ABC):
     batch: Batch
     a: Array  # aʲ = Rʲ(yʲ − Fⱼθ̂), the task's rows of Py
 
+    def by_input(self, rows: Array) -> Array:
+        """The sums of the tasks' rows of numbers at each input, up to the last one that they have."""
+        return np.asarray(self._incidence.T @ rows.reshape(self.a.size, -1))
+
+    @cached_property
+    def _incidence(self) -> csr_array:
+        """Which input each row has."""
+        return csr_array((np.ones(self.a.size), self.batch.h.ravel(), np.arange(self.a.size + 1)))
+
     @abstractmethod
     def individual(self, kernel: Kernel, X: Array) -> Iterator[tuple[float, Array]]:
         """For every parameter of K̃, tr(M ∂K̃) and ∂K̃ a; X are all inputs."""
@@ -266,15 +275,9 @@ def _times_G(parts: list[Tasks], columns: Array) -> Array:
     """G times columns over the inputs, without forming G."""
     total = np.zeros_like(columns)
     for part in parts:
-        total += _by_input(part, part.batch.R @ columns[part.batch.h], len(columns))
+        sums = part.by_input(part.batch.R @ columns[part.batch.h])
+        total[: len(sums)] += sums
     return total
-
-
-def _by_input(part: Tasks, rows: Array, n: int) -> Array:
-    """The sum of a part's rows of numbers at each of ``n`` inputs."""
-    h = part.batch.h.ravel()
-    incidence = csr_array((np.ones(len(h)), h, np.arange(len(h) + 1)), shape=(len(h), n))
-    return np.asarray(incidence.T @ rows.reshape(len(h), -1))
 
 
 def _common_over_inputs(system: System, parts: list[Tasks], W: Array, products: list[list[Array]]) -> list[float]:
@@ -304,7 +307,8 @@ def _common_over_landmarks(system: System, parts: list[Tasks], W: Array, product
     GBT, GW = _times_G(parts, BT), _times_G(parts, W)
     rows = GBT - GW @ (GW.T @ BT) - np.outer(a, a @ BT) / system.evidence.sigma2
     for part in parts:  # within tasks Q is exchanged for K̄
-        rows -= _by_input(part, part.residual_rows(BT[part.batch.h]), n)
+        sums = part.by_input(part.residual_rows(BT[part.batch.h]))
+        rows[: len(sums)] -= sums
     of_landmarks, u = BT.T @ rows, a @ BT
     traces = []
     residuals = [part.residual_derivatives(model.common, X) for part in parts]

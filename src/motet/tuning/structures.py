@@ -156,7 +156,8 @@ class Selection:
         return Standing(dict(zip(_ordered(parts), summit.components.terms)), summit, *self.scores(summit))
 
     def components(self, parts: Parts) -> Components:
-        return Components(self.base, self.search.objective.X, tuple(parts[part] for part in _ordered(parts)), self.unit)
+        terms = tuple(parts[part] for part in _ordered(parts))  # made here, or of a model
+        return Components(self.base, self.search.objective.X, terms, self.unit, is_checked=True)
 
     def scores(self, summit: Summit) -> tuple[Index, Array]:
         """Of every row the task, and the log scores without itself and without the task."""
