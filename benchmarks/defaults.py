@@ -16,7 +16,7 @@ from benchmarks.peers.run import Limits, Outcome, run
 
 SIZES = {(200, 1): 0.5, (1_000, 5): 2.0, (10_000, 5): 10.0, (100_000, 10): 60.0, (1_000_000, 5): 300.0}  # seconds
 PEERS = {"LightGBM": ("lightgbm", "boosting"), "GPBoost": ("gpboost", "gpboost")}  # snippet and environment
-PATIENCE = 3.0  # times the seconds, until a process is ended
+MAX_EXCESS = 3.0  # over the aim, until a process is ended
 
 
 def defaults(sizes: Sequence[tuple[int, int]] = tuple(SIZES)) -> list[Row]:
@@ -25,7 +25,7 @@ def defaults(sizes: Sequence[tuple[int, int]] = tuple(SIZES)) -> list[Row]:
 
 
 def _row(rows: int, columns: int, seconds: float) -> Row:
-    made, limits = data.defaults(rows, columns), Limits(60.0 + PATIENCE * seconds)
+    made, limits = data.defaults(rows, columns), Limits(60.0 + MAX_EXCESS * seconds)
 
     def outcome(snippet: str, environment: str) -> Outcome:
         return run("defaults", snippet, environment, made.given, limits)

@@ -29,15 +29,14 @@ def predict(
     ``parts`` are all tasks of the engine, whose ``h`` number the rows of ``inputs``.
     """
     model, basis = release.model, release.basis
-    F = basis.columns(X)
-    E = F[:, : basis.rank]
-    mean, variance = F @ release.theta, np.zeros(len(X))
+    needs_columns = return_std or release.shift(model.individual).basis is not None
+    F = basis.columns(X) if needs_columns else np.empty((len(X), 0))
+    mean, variance = F @ release.theta if needs_columns else basis.average(X, release.theta), np.zeros(len(X))
     residual = release.residual_variance(X, F) if return_std else np.zeros(len(X))
     new, average = np.ones(len(X), dtype=bool), np.full(len(inputs), np.nan)  # f̄ at inputs, each evaluated once
     for batch, kernel in parts:
         shift = release.shift(kernel)
-        needs_columns = return_std or shift.basis is not None
-        for tasks, rows in _rows_by_task(batch, task, F.shape[1]):
+        for tasks, rows in _rows_by_task(batch, task, len(release.theta)):
             stack = batch.take(tasks)
             used, at = np.unique(stack.h, return_inverse=True)
             at = at.reshape(stack.h.shape)
@@ -52,7 +51,7 @@ def predict(
                 k = shift.at(inputs[stack.h]).features(X[rows], inputs[stack.h])
             else:
                 D = None if shift.basis is None else columns[at][..., : basis.rank]
-                k = shift.gram(X[rows], inputs[stack.h], E=E[rows], D=D)
+                k = shift.gram(X[rows], inputs[stack.h], E=F[rows][..., : basis.rank], D=D)
             mean[rows] = task_mean(mean[rows], k, stack.R, stack.y, average[stack.h])
             if return_std:
                 average_variance, unshared = release.posterior.variance, shift.variance(X[rows], residual[rows])
