@@ -26,11 +26,13 @@ class Method:
     words: str
     environment: str = OWN
     seconds: float = PEER_SECONDS  # of the processor, for a table's fits and predictions
+    script: str = "worker"  # that runs it
 
     @property
     def version(self) -> str:
         """A digest of the code that its numbers come from, without comments, docstrings and layout."""
-        files = [HERE / f"{name}.py" for name in (self.module, "rows", "protocol", "inner", "worker")]
+        names = (self.module, "rows", "protocol", "inner", *dict.fromkeys(("worker", self.script)))
+        files = [HERE / f"{name}.py" for name in names]
         return _digest((*files, *(_package() if self.module == "ours" else ())), PINS.get(self.environment, ()))
 
 
@@ -51,7 +53,7 @@ def _digest(files: tuple[Path, ...], pins: tuple[str, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-OURS = Method("Motet", "ours", "Motet", "`MixedEffectRegressor()`, no setting", seconds=OUR_SECONDS)
+OURS = Method("Motet", "ours", "Motet", "`MixedEffectRegressor()`, no setting", seconds=OUR_SECONDS, script="densities")
 REFITTED = "fitted again with the rows that new tasks bring"
 PEERS = (
     Method("LightGBM", "trees", "LightGBM", f"task as a category, as its mean or not at all; {REFITTED}", "boosting"),

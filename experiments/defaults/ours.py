@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.defaults.inner import Gaussian
 from experiments.defaults.rows import Rows
 from motet import MixedEffectRegressor
+from motet.regression.scales import SCALES, Distribution
+
+ONE_DEVIATION = NormalDist().cdf(1.0)
 
 
 class Motet:
@@ -29,11 +32,13 @@ class Motet:
             self.frame = _numbers
             self.tuned = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
 
-    def predict(self, cell: int, own: Rows | None, new: Rows) -> Gaussian:  # noqa: ARG002
+    def predict(self, cell: int, own: Rows | None, new: Rows) -> Distribution:  # noqa: ARG002
         reg: Any = self.tuned
         if own is not None:
             reg = copy.deepcopy(self.tuned).partial_fit(self.frame(own), own.y, task=own.task)
-        return Gaussian(*reg.predict(self.frame(new), task=new.task, return_std=True, observation=True))
+        quantiles = reg.predict_quantiles(self.frame(new), task=new.task, q=(0.5, ONE_DEVIATION))
+        median, above = SCALES[reg.target_].learned(quantiles).T
+        return SCALES[reg.target_].observed(median, above - median)
 
 
 def _numbers(rows: Rows) -> pd.DataFrame:

@@ -79,7 +79,7 @@ def _run(data: dict[str, Array], method: Method, program: str, path: Path) -> No
     with tempfile.TemporaryDirectory(prefix="motet-defaults-") as name:
         folder = Path(name)
         np.savez(folder / "data.npz", **data)  # type: ignore[arg-type]
-        command = [program, "-P", str(HERE / "worker.py"), method.module, method.learner, str(folder)]
+        command = [program, "-P", str(HERE / f"{method.script}.py"), method.module, method.learner, str(folder)]
         limits = Limits(method.seconds, MEGABYTES, PATIENCE)
         reason, _, _ = watch(command, folder, method.environment, limits)
         predicted, unfinished = folder / "predicted.npz", path.with_suffix(".part.npz")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from motet.model.model import Model
     from motet.planning.choice import Chosen, propose
     from motet.regression.comparison import compare
-    from motet.regression.regressor import MixedEffectRegressor, tune
+    from motet.regression.regressor import MixedEffectRegressor
+    from motet.regression.tune import tune
     from motet.release.coefficients import Coefficients
     from motet.release.disclosed import Disclosed, Estimate
     from motet.scale.fit import TableFit, fit_table
@@ -81,7 +82,7 @@ _HOME = {
     "compare": "regression.comparison",
     "fit_table": "scale.fit",
     "propose": "planning.choice",
-    "tune": "regression.regressor",
+    "tune": "regression.tune",
 }
 
 

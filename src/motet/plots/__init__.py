@@ -9,6 +9,7 @@ as their abscissa: ``column`` chooses it by number or name, and the others stay 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from itertools import cycle
 from statistics import NormalDist
 from typing import Any
@@ -21,9 +22,11 @@ from motet.plots.axes import BLUE, COLOURS, GREY, MARKERS, ORANGE, POINTS, finis
 from motet.plots.evaluation import inside, promised
 from motet.regression.profiles import INTERVAL_DROP
 from motet.regression.regressor import MixedEffectRegressor
+from motet.regression.scales import Distribution
 from motet.tables.missing import missing_column
 
 MAX_TASKS = 6  # drawn if none are named
+ONE_DEVIATION = NormalDist().cdf(1.0)
 
 
 def average(
@@ -32,9 +35,8 @@ def average(
     """The average function with its band, over all rows learned."""
     ax, (at, X, label) = new_axes(ax), _abscissa(reg, X, column)
     _, rows, y, _ = reg.results_.rows
-    ax.plot(rows[:, at], y, ".", color=GREY, alpha=0.4, ms=4, label="rows")
-    mean, std = reg.disclosed_.average(X, return_std=True)
-    _curve(ax, X[:, at], mean, std, band, BLUE, "average")
+    ax.plot(rows[:, at], reg.results_.scale.outputs(y), ".", color=GREY, alpha=0.4, ms=4, label="rows")
+    _curve(ax, X[:, at], _average(reg, X), band, BLUE, "average")
     return finished(ax, xlabel=label, ylabel="output")
 
 
@@ -54,11 +56,12 @@ def individuals(
         if task not in reg.tasks_:
             first = ", ".join(map(repr, reg.tasks_[:MAX_TASKS]))
             raise UnknownTask(f"no rows of task {task!r} were learned; the first tasks are {first}")
-        mean, std = reg.engine_.predict_many([task] * len(X), X, return_std=True)
-        _curve(ax, X[:, at], mean, std, band, colour, str(task), labelled_band=False)
+        moments = partial(reg.engine_.predict_many, [task] * len(X), X, True)
+        function = reg.results_.scale.predicted(moments, observation=False)
+        _curve(ax, X[:, at], function, band, colour, str(task), labelled_band=False)
         rows, y, _ = reg.engine_.examples(task)
-        ax.plot(rows[:, at], y, marker, color=colour, ms=5)
-    ax.plot(X[:, at], reg.disclosed_.average(X), "--", color=GREY, label="average")
+        ax.plot(rows[:, at], reg.results_.scale.outputs(y), marker, color=colour, ms=5)
+    ax.plot(X[:, at], _average(reg, X).mean, "--", color=GREY, label="average")
     return finished(ax, xlabel=label, ylabel="output")
 
 
@@ -79,7 +82,8 @@ def shrinkage(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     ax.axhline(0.0, color=GREY, lw=1, ls=":", label="pooled")
     sizes = 20 + 60 * counts / counts.max()
     ax.scatter(alone, shrunk, s=sizes, color=BLUE, alpha=0.7, lw=0, label="a task, larger with more rows")
-    return finished(ax, xlabel="mean distance of its rows from the average", ylabel="mean shift, estimated")
+    distance = results.scale.titled("mean distance of its rows from the average")
+    return finished(ax, xlabel=distance, ylabel=results.scale.titled("mean shift, estimated"))
 
 
 def evidence_profile(profile: Any, *, name: str | None = None, ax: Any = None) -> Any:
@@ -113,7 +117,9 @@ def residuals(reg: MixedEffectRegressor, *, ax: Any = None) -> Any:
     for level in (-1.96, 1.96):
         ax.axhline(level, color=GREY, lw=1, ls=":", label="95 % if normal" if level > 0 else None)
     ax.plot(rows["individual"], rows["standardised"], ".", color=BLUE, alpha=0.6, label="a row")
-    return finished(ax, xlabel="fitted value", ylabel="residual (standard deviations of the noise)")
+    return finished(
+        ax, xlabel=reg.results_.scale.titled("fitted value"), ylabel="residual (standard deviations of the noise)"
+    )
 
 
 def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, ax: Any = None) -> Any:
@@ -122,9 +128,9 @@ def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, 
     if y.ndim != 1 or not len(y):
         raise EmptyData(f"expected an output for every row, got shape {y.shape}")
     ax = new_axes(ax)
-    mean, std = reg.predict(X, task=task, return_std=True, observation=True)
+    median, above = reg.results_.scale.learned(reg.predict_quantiles(X, task, (0.5, ONE_DEVIATION))).T
     promised(ax, len(y))
-    inside(ax, y, mean, std, label=f"{len(y)} rows")
+    inside(ax, reg.results_.scale.learned(y), median, above - median, label=f"{len(y)} rows")
     return finished(ax, xlabel="level of the band", ylabel="share of outputs inside")
 
 
@@ -132,14 +138,19 @@ def calibration(reg: MixedEffectRegressor, X: Any, y: Any, task: Any = None, *, 
 
 
 def _curve(
-    ax: Any, x: Array, mean: Array, std: Array, band: float, colour: str, label: str, *, labelled_band: bool = True
+    ax: Any, x: Array, function: Distribution, band: float, colour: str, label: str, *, labelled_band: bool = True
 ) -> None:
     if not 0 < band < 1:
         raise InvalidData(f"band must lie between 0 and 1, got {band!r:.20}; 0.9 holds 90 %")
-    half = NormalDist().inv_cdf(0.5 + band / 2) * std
+    low, high = (function.quantile(0.5 + end * band / 2) for end in (-1, 1))
     name = f"{100 * band:g} % band" if labelled_band else None
-    ax.fill_between(x, mean - half, mean + half, color=colour, alpha=0.2, lw=0, label=name)
-    ax.plot(x, mean, color=colour, label=label)
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0, label=name)
+    ax.plot(x, function.mean, color=colour, label=label)
+
+
+def _average(reg: MixedEffectRegressor, X: Array) -> Distribution:
+    moments = partial(reg.disclosed_.average, X, True)
+    return reg.results_.scale.predicted(moments, observation=False)
 
 
 def _abscissa(reg: MixedEffectRegressor, X: Any, column: int | str | None) -> tuple[int, Array, str]:

@@ -107,6 +107,11 @@ def compare(*regressors: Fitted, names: Sequence[str] | None = None) -> Comparis
 
 
 def _check_rows(every: Iterable[Results]) -> None:
+    if len({results.scale.name for results in every}) > 1:
+        raise InvalidData(
+            "expected regressors that learned the output on one scale, got some that learned its logarithm, which has "
+            "another evidence: give all of them the same target="
+        )
     first, *others = (np.sort(results.rows[2]) for results in every)
     for k, y in enumerate(others):
         if not np.array_equal(y, first):
@@ -123,7 +128,7 @@ def _by_ml(results: Results) -> Results:
     tuning = tune_tasks(results.engine.model, *results.engine.folded(), method="ML")
     engine = Engine(tuning.model)
     engine.learn_many(results.task_labels, *results.rows[1:])
-    return Results(engine, tuning, "ML", results.names)
+    return Results(engine, tuning, "ML", results.names, scale=results.scale)
 
 
 COVARIANCE = "covariance of "

@@ -43,7 +43,7 @@ def fixed_effects(results: Results) -> Table:
             "high": estimate + Z95 * error,
             "t": estimate / error,
         },
-        "Fixed effects",
+        results.scale.titled("Fixed effects"),
     )
 
 
@@ -88,4 +88,4 @@ def _effects(results: Results, names: list[str], covariance: Callable[[Array], A
     for i, name in enumerate(names):
         columns[name] = [float(values[number][0][i]) for number in results.labels]
         columns[f"{name} std"] = [float(values[number][1][i]) for number in results.labels]
-    return Table(columns, "Random effects")
+    return Table(columns, results.scale.titled("Random effects"))

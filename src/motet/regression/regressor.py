@@ -7,11 +7,11 @@ frame, holds the task of each row.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -27,9 +27,11 @@ from motet.regression.effects import fixed_effects, random_effects
 from motet.regression.formula import SETTLED, Formula
 from motet.regression.profiles import Profile, profile
 from motet.regression.residuals import LeaveOut, diagnostics, leave_out
-from motet.regression.results import Results
+from motet.regression.results import Results, VarianceTable
+from motet.regression.scales import IDENTITY, SCALES, Distribution, quantiles
 from motet.regression.summary import Summary
 from motet.regression.tables import Table
+from motet.regression.target import TARGETS, fit_target
 from motet.regression.unknown import predict_encoded
 from motet.release.disclosed import Disclosed
 from motet.tables.encoding import Encoding
@@ -41,30 +43,11 @@ from motet.text import alternatives, count
 from motet.tuning.defaults import TUNING_ROWS, Auto, Settings
 from motet.tuning.phases import Phases
 from motet.tuning.search import Step
-from motet.tuning.tuning import Tuning, model_by_evidence
+from motet.tuning.tuning import Tuning
 
 ONE_TASK, GAUSSIAN = "all rows", "gaussian"
 MISSING = ("leave out", "indicator")
 TOLD_SHARE = 0.01  # of the shifts' variance, residual to landmarks, from which on fit warns
-
-
-@dataclass(frozen=True)
-class VarianceTable:
-    """Where the variance of an observation comes from, on average over the inputs learned."""
-
-    average: float
-    individual: float
-    noise: float
-
-    def __str__(self) -> str:
-        total = self.average + self.individual + self.noise
-        lines = [f"{'component':<12}{'variance':>12}{'std':>12}{'share':>9}"]
-        for name in ("average", "individual", "noise"):
-            value = getattr(self, name)
-            lines.append(f"{name:<12}{value:>12.4g}{value**0.5:>12.4g}{value / total if total else 0.0:>9.1%}")
-        return "\n".join(lines)
-
-    __repr__ = __str__
 
 
 class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -110,6 +93,11 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         What a row with missing inputs is to ``fit`` and ``predict``: ``"leave out"`` leaves it out with a warning, and
         predicts NaN; ``"indicator"`` keeps it, with an effect of its own: of a number, which is read as the column's
         mean there, or as one more level of a category.
+    target
+        The scale on which outputs are learned: ``"identity"``, ``"log"`` for outputs above 0 whose effects multiply, or
+        ``"auto"``: the logarithm where rows and tasks that are left out are predicted better by it, if kernels and
+        ``sigma2`` are chosen as well. ``predict``, ``predict_quantiles``, ``score`` and ``loo`` are of the outputs
+        themselves; effects, components, evidence, diagnostics and the release are of what is learned.
     verbose
         1 tells the phases of ``fit``, and of the search a line every few seconds, on standard error; 2 every step.
 
@@ -119,6 +107,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The fitted model, with every task's examples.
     tuning_
         What the search found; None if there was none.
+    target_
+        ``"log"`` if logarithms of outputs were learned, else ``"identity"``.
     encoding_
         How columns of words, categories and dates, and missing cells, are read.
     shifts_residual_
@@ -135,6 +125,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     formula: Formula | None = None  # by which frames are read
     engine_: Engine
     single_task_: bool
+    target_: str
     tuning_: Tuning | None
     shifts_residual_: float
 
@@ -154,6 +145,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tuning_rows: int | None = TUNING_ROWS,
         verbose: int = 0,
         missing: Literal["leave out", "indicator"] = "leave out",
+        target: Literal["auto", "identity", "log"] = "auto",
     ) -> None:
         self.common = common
         self.individual = individual
@@ -169,6 +161,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.tuning_rows = tuning_rows
         self.verbose = verbose
         self.missing = missing
+        self.target = target
 
     @classmethod
     def from_formula(
@@ -248,24 +241,24 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("expected task= in every call or in none, got it in some: give it every time or never")
         if not reset:
-            self.engine_.learn_many(rows.tasks, rows.X, rows.y, rows.noise)
+            self.engine_.learn_many(rows.tasks, rows.X, SCALES[self.target_].learned(rows.y), rows.noise)
             return self
         table = count(len(rows.y), "row")
         if not rows.single_task:
             table += f" of {count(len(rows.sizes), 'task')}"
         phases.begin(f"model: {table}, {count(rows.X.shape[1], 'column')} of inputs")
-        settings, tuning = settings_of(self), None
+        settings = settings_of(self)
         if tune:
-            model, tuning = model_by_evidence(rows, settings, begin=phases.begin, report=step)
+            scale, model, tuning = fit_target(rows, settings, self.target, begin=phases.begin, report=step)
         else:
-            model = settings.model(rows)
+            scale, model, tuning = SCALES.get(self.target, IDENTITY), settings.model(rows), None
         if tuning is not None and 1 < len(rows.sizes) == len(rows.y):
             warn(ONE_ROW_EACH.format("task"))
         phases.begin(f"fit of {table}")
         engine = Engine(model)
-        engine.learn_many(rows.tasks, rows.X, rows.y, rows.noise)
+        engine.learn_many(rows.tasks, rows.X, scale.learned(rows.y), rows.noise)
         engine.disclose()  # so that a wrong model is refused here
-        self.engine_, self.single_task_, self.tuning_ = engine, rows.single_task, tuning
+        self.engine_, self.single_task_, self.tuning_, self.target_ = engine, rows.single_task, tuning, scale.name
         self.shifts_residual_ = nystrom_residual(model.individual, rows.task, rows.X)
         if self.shifts_residual_ > TOLD_SHARE:
             warn(
@@ -308,7 +301,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def disclosed_(self) -> Disclosed:
-        """The release: the same object that a server publishes."""
+        """The release: the same object that a server publishes; of logarithms, if those are learned."""
         check_is_fitted(self)
         return self.engine_.disclose()
 
@@ -332,21 +325,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def components_(self) -> VarianceTable:
-        """Variance components: average, individual and noise (of an observation of weight 1)."""
+        """Variance components of what is learned: average, individual and noise (of an observation of weight 1)."""
         check_is_fitted(self)
-        model, X = self.engine_.model, self.engine_.inputs
-        common = 0.0 if model.common is None else model.common_share * float(np.mean(model.common.diag(X)))
-        individual = model.individual_share * float(np.mean(model.individual.diag(X)))
-        return VarianceTable(
-            *(float(self.sigma2_) * part for part in (common, individual, model.noise.observation(1.0)))
-        )
+        return VarianceTable.of(self.engine_)
 
     @property
     def results_(self) -> Results:
         """All that tables of results are computed from."""
         check_is_fitted(self)
         method = self.method if self.tuning_ is None else self.tuning_.method
-        return Results(self.engine_, self.tuning_, method, self.encoding_.names or self._columns, self.encoding_)
+        names = self.encoding_.names or self._columns
+        return Results(self.engine_, self.tuning_, method, names, self.encoding_, SCALES[self.target_])
 
     @property
     def _columns(self) -> list[str]:
@@ -393,7 +382,34 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         them. A row with missing inputs is predicted as NaN, or so as well with ``missing="indicator"``.
         """
         check_is_fitted(self)
-        X, task = self._split(X, _one_of(task, groups), needed=False)
+        task = _one_of(task, groups)
+        if not return_std and self.target_ == "identity":
+            return self._predicted(X, task, False, False)
+        predicted = self._distribution(X, task, observation or not return_std)
+        return (predicted.mean, predicted.std) if return_std else predicted.mean
+
+    def predict_quantiles(
+        self,
+        X: Any,
+        task: Any = None,
+        q: float | Sequence[float] = (0.05, 0.5, 0.95),
+        observation: bool = True,
+        *,
+        groups: Any = None,
+    ) -> Array:
+        """A column for each of ``q``, of an observation of each row's task, or of the function. By default a 90 % band
+        with its median: bands of logarithms are not symmetric, and above 0."""
+        check_is_fitted(self)
+        return quantiles(self._distribution(X, _one_of(task, groups), observation), q)
+
+    def _distribution(self, X: Any, task: Any, observation: bool) -> Distribution:
+        """Of what is predicted, in the outputs' unit."""
+        moments = partial(self._predicted, X, task, True)
+        return SCALES[self.target_].predicted(moments, observation=observation)
+
+    def _predicted(self, X: Any, task: Any, return_std: bool, observation: bool) -> Any:
+        """On the scale that is learned."""
+        X, task = self._split(X, task, needed=False)
         X = self._inputs(X)
         if self.single_task_:
             if task is not None:
@@ -429,6 +445,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # rows with missing values are left out, or read
+        tags.target_tags.positive_only = self.target == "log"
         return tags
 
     def _split(self, X: Any, task: Any, *, needed: bool) -> tuple[Any, Any]:
@@ -454,26 +471,6 @@ def settings_of(reg: MixedEffectRegressor) -> Settings:
     return Settings(**given, names=encoding.names or columns, columns=encoding.released)
 
 
-def tune(
-    reg: MixedEffectRegressor,
-    X: Any,
-    y: Any,
-    task: Any = None,
-    sample_weight: Any = None,
-    report: Callable[[Step], object] | None = None,
-) -> MixedEffectRegressor:
-    """The same regressor, fitted, with settings chosen by evidence in place of its own, which it then keeps.
-
-    Its ``tuning_`` has the log of the search, and what is known of every number; ``report`` gets every line of that
-    log as it is written.
-    """
-    best = clone(reg).set_params(optimizer="evidence")
-    best._learn(X, y, task, sample_weight, reset=True, tune=True, report=report)
-    model = best.engine_.model
-    names = ("common", "individual", "alpha", "lam", "bias", "basis")
-    return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)
-
-
 def _one_of(task: Any, groups: Any) -> Any:
     """The tasks, by either name."""
     if task is not None and groups is not None:
@@ -485,6 +482,8 @@ def _check_given(reg: MixedEffectRegressor) -> None:
     _check_family(reg.family)
     if reg.optimizer not in ("evidence", None):
         raise InvalidModel(f'optimizer must be "evidence" or None, got {reg.optimizer!r:.40}')
+    if reg.target not in TARGETS:
+        raise InvalidModel(f"target must be {alternatives(*TARGETS)}, got {reg.target!r:.40}")
     if reg.missing not in MISSING:
         raise InvalidModel(f"missing must be {alternatives(*MISSING)}, got {reg.missing!r:.40}")
 
@@ -493,8 +492,8 @@ def _check_family(family: Any) -> None:
     if family != GAUSSIAN:
         raise InvalidModel(
             f'family must be "{GAUSSIAN}", got {family!r:.40}: outcomes are real numbers with Gaussian noise, '
-            "other families are not implemented; for positive outcomes, fit their logarithm"
+            'other families are not implemented; for positive outcomes, target="log" fits their logarithm'
         )
 
 
-__all__ = ["MixedEffectRegressor", "VarianceTable", "settings_of", "tune"]
+__all__ = ["MixedEffectRegressor", "settings_of"]

@@ -18,7 +18,7 @@ from motet.regression.tables import Table
 
 
 class LeaveOut:
-    """Predictions of rows that were not learned: of an observation, with its log score.
+    """Predictions of rows that were not learned: of an observation, with its log score, in the outputs' own unit.
 
     ``rows``: each without itself. ``new``: each without its whole task, as if of a new individual. ``tasks``: the joint
     log score of every task without itself. A prediction that the other rows do not determine is NaN.
@@ -26,6 +26,11 @@ class LeaveOut:
 
     def __init__(self, rows: Table, new: Table, tasks: Table) -> None:
         self.rows, self.new, self.tasks = rows, new, tasks
+
+    @property
+    def ways(self) -> tuple[Table, Table]:
+        """Without the row, and without its task."""
+        return self.rows, self.new
 
     @property
     def log_score(self) -> float:
@@ -71,32 +76,35 @@ def leave_out(results: Results) -> LeaveOut:
     residual = y - by.mean[group] + by.residual_new[group]
     variance = by.variance_new[group] + results.engine.model.noise.variance(noise - by.noise[group])
     new = _predictions(results, residual, variance, "Each row without its task")
-    count = Counter(results.rows[0].tolist())
+    numbers = results.rows[0].tolist()
+    count, jacobian = Counter(numbers), Counter[int]()
+    for number, nats in zip(numbers, results.scale.log_jacobian(results.scale.outputs(y)).tolist()):
+        jacobian[number] += nats
     tasks: dict[str, Any] = {
         "task": list(results.labels.values()),
         "rows": [count[number] for number in results.labels],
-        "log_score": [by.score[number] for number in results.labels],
+        "log_score": [by.score[number] + jacobian[number] for number in results.labels],
     }
     return LeaveOut(rows, new, Table(tasks, "Each task without itself"))
 
 
 def _predictions(results: Results, residual: Array, variance: Array, title: str) -> Table:
     """Of all rows, from their residuals and from the variances of their predictions, in units of σ²."""
-    y = results.rows[2]
-    std = np.sqrt(results.sigma2 * variance)
+    z, y = results.rows[2], results.scale.outputs(results.rows[2])
+    predicted = results.scale.observed(z - residual, np.sqrt(results.sigma2 * variance))
     columns: dict[str, Any] = {
         "task": results.task_labels,
         "observed": y,
-        "mean": y - residual,
-        "std": std,
-        "residual": residual,
-        "log_score": -0.5 * (np.log(2 * np.pi * std**2) + (residual / std) ** 2),
+        "mean": predicted.mean,
+        "std": predicted.std,
+        "residual": y - predicted.mean,
+        "log_score": predicted.log_density(y),
     }
     return Table(columns, title)
 
 
 def diagnostics(results: Results) -> Table:
-    """A row for each observation, as they came.
+    """A row for each observation, as they came, on the scale that was learned.
 
     ``population`` is the average's prediction, ``individual`` the task's, from which ``residual`` is. ``standardised``
     is in units of the noise's standard deviation; ``studentised`` is the residual of a prediction without this row, in
@@ -115,4 +123,4 @@ def diagnostics(results: Results) -> Table:
         "standardised": residual / np.sqrt(results.noise_variance * noise),
         "studentised": Py / np.sqrt(precision * results.sigma2),
     }
-    return Table(columns, "Diagnostics")
+    return Table(columns, results.scale.titled("Diagnostics"))

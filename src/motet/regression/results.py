@@ -12,12 +12,39 @@ from motet.arrays import Array, Index
 from motet.engine.engine import Engine
 from motet.engine.system import Method, System
 from motet.regression.description import INTERCEPT
+from motet.regression.scales import IDENTITY, Scale
 from motet.tables.encoding import Encoding
 from motet.threads import blas_limit
 from motet.tuning.components import Component, Components
 from motet.tuning.tuning import Tuning
 
 Z95 = 1.959963984540054  # of a normal distribution's 95 % interval
+
+
+@dataclass(frozen=True)
+class VarianceTable:
+    """Where the variance of an observation comes from, on average over the inputs learned."""
+
+    average: float
+    individual: float
+    noise: float
+
+    @classmethod
+    def of(cls, engine: Engine) -> VarianceTable:
+        model, X, sigma2 = engine.model, engine.inputs, float(engine.evidence().sigma2)
+        common = 0.0 if model.common is None else model.common_share * float(np.mean(model.common.diag(X)))
+        individual = model.individual_share * float(np.mean(model.individual.diag(X)))
+        return cls(sigma2 * common, sigma2 * individual, sigma2 * model.noise.observation(1.0))
+
+    def __str__(self) -> str:
+        total = self.average + self.individual + self.noise
+        lines = [f"{'component':<12}{'variance':>12}{'std':>12}{'share':>9}"]
+        for name in ("average", "individual", "noise"):
+            value = getattr(self, name)
+            lines.append(f"{name:<12}{value:>12.4g}{value**0.5:>12.4g}{value / total if total else 0.0:>9.1%}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +56,7 @@ class Results:
     method: Method
     names: list[str]
     encoding: Encoding = field(default_factory=Encoding)
+    scale: Scale = IDENTITY  # on which outputs are learned: all numbers here are of that
 
     @cached_property
     @blas_limit

@@ -18,6 +18,7 @@ from motet.model.tasks import long_kernel
 from motet.regression.description import Description, Part
 from motet.regression.effects import fixed_effects
 from motet.regression.results import Z95, Results
+from motet.regression.scales import LOG
 from motet.regression.tables import Table
 from motet.text import count
 from motet.threads import blas_limit
@@ -40,7 +41,7 @@ class Summary:
         covariance = None if results.tuning is None else results.tuning.joint_covariance
         description = Description.of(results.components, results.names)
         of_parts, of_noise, of_pairs, of_shapes = description.errors(covariance)
-        self.header = _header(results)
+        self.header, self.learned = _header(results), results.scale.titled("")
         self.variances = _variances(results, description, np.append(of_parts, of_noise))
         self.correlations = _correlations(description, of_pairs)
         self.lengths = _lengths(description, of_shapes, results.zero)
@@ -61,7 +62,7 @@ class Summary:
     def __str__(self) -> str:
         value = dict(zip(self.header["quantity"], self.header["value"]))
         head = [
-            f"Mixed-effect regression by {value['method']}",
+            f"Mixed-effect regression{self.learned} by {value['method']}",
             f"{count(value['observations'], 'observation')} of {count(value['tasks'], 'task')} "
             f"(smallest {value['smallest task']}, median {value['median task']:g}, largest {value['largest task']})",
             f"−2 log evidence {value['criterion']:.3f}   AIC {value['AIC']:.3f}   BIC {value['BIC']:.3f}   "
@@ -231,6 +232,11 @@ def _structure(results: Results) -> Table:
 
 
 def _notes(results: Results) -> Iterator[str]:
+    if results.scale is LOG:
+        yield (
+            "the logarithm of the output is learned, of which all numbers here are: an effect b multiplies the output "
+            "by exp(b); predictions are of the output itself"
+        )
     if results.tuning is not None:
         yield from results.tuning.notes
         rows = results.tuning.table_rows or results.tuning.rows

@@ -16,7 +16,7 @@ import numpy as np
 
 from motet.arrays import Array, far_number
 from motet.engine.system import Evidence
-from motet.errors import EmptyData, InvalidData, NoEvidence
+from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence
 from motet.model.model import Model
 from motet.model.tasks import nystrom_residual
 from motet.regression.regressor import MixedEffectRegressor, settings_of
@@ -113,6 +113,8 @@ def fit_table(
     Rows with missing values are left out, with a warning; ``skip_missing=True`` needs no warning, and with ``False``
     the first of them is refused.
     """
+    if regressor is not None and regressor.target == "log":
+        raise InvalidModel('a table is learned as it is: give it a column of logarithms, or omit target="log"')
     dataset = data if isinstance(data, Dataset) else Dataset.open(Path(data))
     roles = roles_of(dataset, task, target, inputs, noise)
     outputs = {key: Path(path) for key, path in (("predictions", predictions), ("coefficients", coefficients)) if path}

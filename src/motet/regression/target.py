@@ -1,0 +1,115 @@
+"""The output's scale, chosen by what is left out: the logarithm, if it predicts rows and whole tasks better.
+
+Both are fitted with the structure that suits them, and scored in closed form: by the density that the outputs
+themselves have, so the logarithm's with its Jacobian. What is tied stays as it is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from motet.arrays import Array
+from motet.engine.engine import Engine
+from motet.errors import warn
+from motet.model.model import Model
+from motet.regression.residuals import LeaveOut, leave_out
+from motet.regression.results import Results
+from motet.regression.scales import IDENTITY, LOG, SCALES, Scale
+from motet.tables.rows import Rows
+from motet.tuning.defaults import STRUCTURE_ROWS, Settings
+from motet.tuning.structures import MAX_GAIN_OF_ROW, STANDARD_ERRORS, Attempt
+from motet.tuning.tuning import Tuning, model_by_evidence
+
+TARGETS = ("auto", *SCALES)
+NAME = "logarithm of the output"
+MIN_ROWS = 40  # that tell which scale is better
+MAX_ERROR_RATIO = 1.05  # of the root mean square error by the logarithm, to that without
+MIN_RATIO = 3.0  # of the largest output to the smallest, from which on the logarithm is another scale
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A model by evidence of outputs on a scale, how it was found, and the warnings on the way."""
+
+    scale: Scale
+    model: Model
+    tuning: Tuning | None
+    warned: tuple[warnings.WarningMessage, ...] = ()
+
+    @classmethod
+    def of(cls, scale: Scale, rows: Rows, settings: Settings, **more: Any) -> Fit:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model, tuning = model_by_evidence(replace(rows, y=scale.learned(rows.y)), settings, **more)
+        return cls(scale, model, tuning, tuple(warned))
+
+    def left_out(self, rows: Rows, settings: Settings) -> LeaveOut:
+        engine = Engine(self.model)
+        engine.learn_many(rows.tasks, rows.X, self.scale.learned(rows.y), rows.noise)
+        return leave_out(Results(engine, self.tuning, settings.method, [], scale=self.scale))
+
+
+def may_differ(rows: Rows, settings: Settings) -> bool:
+    """Whether the scale is to be chosen: nothing else is given, and the logarithm would be another scale."""
+    has_default = settings.common == settings.individual == "auto" and settings.sigma2 is None
+    is_enough = settings.optimizer is not None and len(rows.y) >= MIN_ROWS
+    low, high = float(rows.y.min(initial=np.inf)), float(rows.y.max(initial=0.0))
+    return has_default and is_enough and low > 0.0 and high > MIN_RATIO * low
+
+
+def fit_target(
+    rows: Rows, settings: Settings, target: str, *, begin: Callable[[str], object], report: Any = None
+) -> tuple[Scale, Model, Tuning | None]:
+    """The scale that is given, or for ``"auto"`` the one that is chosen, with its model by evidence for all rows."""
+    attempt = None
+    if target == "auto" and may_differ(rows, settings):
+        some = rows.sample(STRUCTURE_ROWS)
+        fits = [
+            Fit.of(IDENTITY, some, settings, begin=begin, report=report),
+            Fit.of(LOG, some, settings, begin=lambda phase: begin(f"{phase}, of the logarithm"), report=report),
+        ]
+        attempt = compared(fits[0], fits[1], some, settings)
+        chosen = fits[attempt.kept]
+    else:
+        chosen, some = None, rows
+    scale = SCALES["identity" if target == "auto" else target] if chosen is None else chosen.scale
+    if chosen is None or some is not rows:
+        chosen = Fit.of(scale, rows, settings, begin=begin, report=report)
+    for one in chosen.warned:
+        warn(str(one.message), one.category)
+    tuning = chosen.tuning
+    if tuning is not None and attempt is not None:
+        tuning = replace(tuning, path=(attempt, *tuning.path))
+    return scale, chosen.model, tuning
+
+
+def compared(identity: Fit, log: Fit, rows: Rows, settings: Settings) -> Attempt:
+    """The logarithm in place of the output itself: by log scores, unless errors are larger.
+
+    Of errors the ratio counts: where one row has nearly all of the squares, their standard error tells nothing. The
+    gain in log evidence is that of the logarithm times the outputs' geometric mean, of which the Jacobian is 1.
+    """
+    ways = list(zip(*(fit.left_out(rows, settings).ways for fit in (identity, log))))[: 1 if rows.single_task else None]
+    gain = np.mean([np.nan_to_num(new["log_score"] - old["log_score"]) for old, new in ways], axis=0)
+    total, error = summed(np.minimum(gain, MAX_GAIN_OF_ROW), rows)
+    is_worse = any(_error(new["residual"]) > MAX_ERROR_RATIO * _error(old["residual"]) for old, new in ways)
+    nats = np.nan
+    if identity.tuning is not None and log.tuning is not None:
+        jacobian = -log.tuning.free * float(np.log(rows.y).mean())
+        nats = log.tuning.log_evidence + jacobian - identity.tuning.log_evidence
+    return Attempt(NAME, nats, total, error, bool(total > STANDARD_ERRORS * error and not is_worse))
+
+
+def _error(residual: Array) -> float:
+    return float(np.sqrt(np.nansum(residual**2)))
+
+
+def summed(values: Array, rows: Rows) -> tuple[float, float]:
+    """A sum over rows, and its standard error: the larger of those for independent rows and for independent tasks."""
+    parts = [values] if rows.single_task else [values, np.bincount(rows.task, values)]
+    return float(values.sum()), max(float(np.sqrt(len(part)) * part.std(ddof=1)) for part in parts)
