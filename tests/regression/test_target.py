@@ -99,7 +99,7 @@ def test_the_unit_of_outputs_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"common": "rbf"}, {"individual": "linear"}, {"sigma2": 0.1}, {"optimizer": None}]
+    "settings", [{"common": "rbf"}, {"individual": "linear"}, {"sigma2": 0.1}, {"bias": [0]}, {"optimizer": None}]
 )
 def test_with_a_setting_nothing_else_is_chosen(settings: dict[str, Any]) -> None:
     X, y, task = multiplied()

@@ -95,9 +95,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         mean there, or as one more level of a category.
     target
         The scale on which outputs are learned: ``"identity"``, ``"log"`` for outputs above 0 whose effects multiply, or
-        ``"auto"``: the logarithm where rows and tasks that are left out are predicted better by it, if kernels and
-        ``sigma2`` are chosen as well. ``predict``, ``predict_quantiles``, ``score`` and ``loo`` are of the outputs
-        themselves; effects, components, evidence, diagnostics and the release are of what is learned.
+        ``"auto"``: the logarithm where rows and tasks that are left out are predicted better by it, if kernels, bias,
+        basis and ``sigma2`` are chosen as well. ``predict``, ``predict_quantiles``, ``score`` and ``loo`` are of the
+        outputs themselves; effects, components, evidence, diagnostics and the release are of what is learned.
     verbose
         1 tells the phases of ``fit``, and of the search a line every few seconds, on standard error; 2 every step.
 

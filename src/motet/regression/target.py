@@ -56,7 +56,8 @@ class Fit:
 
 def may_differ(rows: Rows, settings: Settings) -> bool:
     """Whether the scale is to be chosen: nothing else is given, and the logarithm would be another scale."""
-    has_default = settings.common == settings.individual == "auto" and settings.sigma2 is None
+    given = settings.common, settings.individual, settings.bias, settings.basis
+    has_default = all(isinstance(one, str) and one == "auto" for one in given) and settings.sigma2 is None
     is_enough = settings.optimizer is not None and len(rows.y) >= MIN_ROWS
     low, high = float(rows.y.min(initial=np.inf)), float(rows.y.max(initial=0.0))
     return has_default and is_enough and low > 0.0 and high > MIN_RATIO * low
@@ -65,27 +66,29 @@ def may_differ(rows: Rows, settings: Settings) -> bool:
 def fit_target(
     rows: Rows, settings: Settings, target: str, *, begin: Callable[[str], object], report: Any = None
 ) -> tuple[Scale, Model, Tuning | None]:
-    """The scale that is given, or for ``"auto"`` the one that is chosen, with its model by evidence for all rows."""
-    attempt = None
+    """The scale that is given, or for ``"auto"`` the one that is chosen, and a model by evidence for all rows."""
     if target == "auto" and may_differ(rows, settings):
-        some = rows.sample(STRUCTURE_ROWS)
-        fits = [
-            Fit.of(IDENTITY, some, settings, begin=begin, report=report),
-            Fit.of(LOG, some, settings, begin=lambda phase: begin(f"{phase}, of the logarithm"), report=report),
-        ]
-        attempt = compared(fits[0], fits[1], some, settings)
-        chosen = fits[attempt.kept]
-    else:
-        chosen, some = None, rows
-    scale = SCALES["identity" if target == "auto" else target] if chosen is None else chosen.scale
-    if chosen is None or some is not rows:
-        chosen = Fit.of(scale, rows, settings, begin=begin, report=report)
-    for one in chosen.warned:
+        return _chosen(rows, settings, begin, report)
+    scale = SCALES.get(target, IDENTITY)
+    learned = replace(rows, y=scale.learned(rows.y))
+    return scale, *model_by_evidence(learned, settings, begin=begin, report=report)
+
+
+def _chosen(
+    rows: Rows, settings: Settings, begin: Callable[[str], object], report: Any
+) -> tuple[Scale, Model, Tuning | None]:
+    """By both fits to those rows that a structure is chosen on; warnings are those of the better."""
+    some = rows.sample(STRUCTURE_ROWS)
+    identity = Fit.of(IDENTITY, some, settings, begin=begin, report=report)
+    log = Fit.of(LOG, some, settings, begin=lambda phase: begin(f"{phase}, of the logarithm"), report=report)
+    attempt = compared(identity, log, some, settings)
+    best = log if attempt.kept else identity
+    if some is not rows:
+        best = Fit.of(best.scale, rows, settings, begin=begin, report=report)
+    for one in best.warned:
         warn(str(one.message), one.category)
-    tuning = chosen.tuning
-    if tuning is not None and attempt is not None:
-        tuning = replace(tuning, path=(attempt, *tuning.path))
-    return scale, chosen.model, tuning
+    tuning = None if best.tuning is None else replace(best.tuning, path=(attempt, *best.tuning.path))
+    return best.scale, best.model, tuning
 
 
 def compared(identity: Fit, log: Fit, rows: Rows, settings: Settings) -> Attempt:
