@@ -20,6 +20,7 @@ from motet.regression.scales import IDENTITY, LOG
 from motet.tables.rows import Rows
 from motet.tuning.defaults import Settings
 from motet.tuning.structures import MAX_GAIN_OF_ROW
+from motet.tuning.tuning import model_by_evidence
 from tests.oracles import Array
 
 Data = tuple[Array, Array, Array]
@@ -140,6 +141,21 @@ def test_the_choice_is_that_of_refitting_without_each_row_and_each_task() -> Non
     assert attempt.standard_error == pytest.approx(max(errors), rel=1e-6)
     ratio = np.sqrt(squares[1].mean(axis=1) / squares[0].mean(axis=1))
     assert attempt.kept == bool(gain.sum() > max(errors) and (ratio <= choice.MAX_ERROR_RATIO).all())
+
+
+def test_where_small_outputs_scatter_as_large_ones_nothing_is_fitted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[str] = []
+
+    def counted(rows: Rows, *settings: Any, **more: Any) -> Any:
+        fitted.append("log" if rows.y.min() < 0.0 else "identity")
+        return model_by_evidence(rows, *settings, **more)
+
+    monkeypatch.setattr(choice, "model_by_evidence", counted)
+    MixedEffectRegressor().fit(*added(0)[:2], task=added(0)[2])
+    assert fitted == ["identity"]
+    X, y, task = multiplied()
+    MixedEffectRegressor().fit(X, y / y.max(), task=task)
+    assert fitted == ["identity", "identity", "log"]
 
 
 def test_predictions_are_of_what_logarithms_would_be_drawn() -> None:

@@ -28,11 +28,6 @@ class LeaveOut:
         self.rows, self.new, self.tasks = rows, new, tasks
 
     @property
-    def ways(self) -> tuple[Table, Table]:
-        """Without the row, and without its task."""
-        return self.rows, self.new
-
-    @property
     def log_score(self) -> float:
         """The sum over rows, each without itself."""
         return float(np.nansum(self.rows["log_score"]))

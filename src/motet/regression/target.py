@@ -20,6 +20,7 @@ from motet.model.model import Model
 from motet.regression.residuals import LeaveOut, leave_out
 from motet.regression.results import Results
 from motet.regression.scales import IDENTITY, LOG, SCALES, Scale
+from motet.regression.tables import Table
 from motet.tables.rows import Rows
 from motet.tuning.defaults import STRUCTURE_ROWS, Settings
 from motet.tuning.structures import MAX_GAIN_OF_ROW, STANDARD_ERRORS, Attempt
@@ -77,12 +78,14 @@ def fit_target(
 def _chosen(
     rows: Rows, settings: Settings, begin: Callable[[str], object], report: Any
 ) -> tuple[Scale, Model, Tuning | None]:
-    """By both fits to those rows that a structure is chosen on; warnings are those of the better."""
+    """By fits to those rows that a structure is chosen on; warnings are those of the better."""
     some = rows.sample(STRUCTURE_ROWS)
-    identity = Fit.of(IDENTITY, some, settings, begin=begin, report=report)
-    log = Fit.of(LOG, some, settings, begin=lambda phase: begin(f"{phase}, of the logarithm"), report=report)
-    attempt = compared(identity, log, some, settings)
-    best = log if attempt.kept else identity
+    best = Fit.of(IDENTITY, some, settings, begin=begin, report=report)
+    attempt = promise(best.left_out(some, settings), some)
+    if attempt.left_out > 0.0:
+        log = Fit.of(LOG, some, settings, begin=lambda phase: begin(f"{phase}, of the logarithm"), report=report)
+        attempt = compared(best, log, some, settings)
+        best = log if attempt.kept else best
     if some is not rows:
         best = Fit.of(best.scale, rows, settings, begin=begin, report=report)
     for one in best.warned:
@@ -91,21 +94,48 @@ def _chosen(
     return best.scale, best.model, tuning
 
 
+def promise(left: LeaveOut, rows: Rows) -> Attempt:
+    """What the output's own predictions gain if they are read as medians of lognormal distributions.
+
+    A fit takes long, and where that gains nothing, because small outputs scatter as much as large ones, the logarithm
+    has nothing to gain either.
+    """
+    return _attempt([(table, _of_medians(table)) for table in _ways(left, rows)], rows, np.nan)
+
+
+def _of_medians(table: Table) -> Array:
+    """Log scores, the scales of all distributions in proportion to the deviations, by the factor that is likeliest."""
+    y = table["observed"]
+    location = np.log(np.maximum(table["mean"], y.min()))
+    factor = np.sqrt(np.nanmean(((np.log(y) - location) / table["std"]) ** 2))
+    return LOG.observed(location, factor * table["std"]).log_density(y)
+
+
 def compared(identity: Fit, log: Fit, rows: Rows, settings: Settings) -> Attempt:
     """The logarithm in place of the output itself: by log scores, unless errors are larger.
 
     Of errors the ratio counts: where one row has nearly all of the squares, their standard error tells nothing. The
     gain in log evidence is that of the logarithm times the outputs' geometric mean, of which the Jacobian is 1.
     """
-    ways = list(zip(*(fit.left_out(rows, settings).ways for fit in (identity, log))))[: 1 if rows.single_task else None]
-    gain = np.mean([np.nan_to_num(new["log_score"] - old["log_score"]) for old, new in ways], axis=0)
-    total, error = summed(np.minimum(gain, MAX_GAIN_OF_ROW), rows)
-    is_worse = any(_error(new["residual"]) > MAX_ERROR_RATIO * _error(old["residual"]) for old, new in ways)
+    pairs = list(zip(*(_ways(fit.left_out(rows, settings), rows) for fit in (identity, log))))
     nats = np.nan
     if identity.tuning is not None and log.tuning is not None:
         jacobian = -log.tuning.free * float(np.log(rows.y).mean())
         nats = log.tuning.log_evidence + jacobian - identity.tuning.log_evidence
-    return Attempt(NAME, nats, total, error, bool(total > STANDARD_ERRORS * error and not is_worse))
+    attempt = _attempt([(old, new["log_score"]) for old, new in pairs], rows, nats)
+    is_worse = any(_error(new["residual"]) > MAX_ERROR_RATIO * _error(old["residual"]) for old, new in pairs)
+    return replace(attempt, kept=attempt.left_out > STANDARD_ERRORS * attempt.standard_error and not is_worse)
+
+
+def _ways(left: LeaveOut, rows: Rows) -> list[Table]:
+    """Rows without themselves, and without their tasks."""
+    return [left.rows] if rows.single_task else [left.rows, left.new]
+
+
+def _attempt(pairs: list[tuple[Table, Array]], rows: Rows, nats: float) -> Attempt:
+    """Of tables the log scores, and others in place of them; not kept."""
+    gain = np.mean([np.nan_to_num(scores - table["log_score"]) for table, scores in pairs], axis=0)
+    return Attempt(NAME, nats, *summed(np.minimum(gain, MAX_GAIN_OF_ROW), rows), kept=False)
 
 
 def _error(residual: Array) -> float:
