@@ -13,9 +13,10 @@ from experiments.defaults.methods import METHODS, OURS, Method
 from experiments.defaults.mixed import Fitted, Products, Solution, Structure
 from experiments.defaults.protocol import KNOWN, split
 from experiments.defaults.rows import Rows
-from experiments.defaults.simulated import Flawed, linear
+from experiments.defaults.simulated import Flawed, linear, lognormal
 from experiments.defaults.tables import TABLES, Table
 from experiments.defaults.verdict import cells, clustered, compare, coverage
+from scipy.stats import lognorm, norm
 
 from motet import MixedEffectRegressor
 
@@ -45,6 +46,20 @@ def test_defaults_are_measured_against_a_peer_once(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(defaults, "watch", None)
     assert measured() == first
     assert "Written by `a test`." in first
+
+
+def test_bands_and_densities_of_logarithms_are_not_those_of_a_normal_distribution(tmp_path: Path) -> None:
+    table = Table("tiny", "factors", Flawed("factors", lognormal, 20, 10).draw, is_simulated=True)
+    one = defaults.trial(table, 0, (OURS,), tmp_path)
+    train, test = (one.rows.take(which) for which in (one.split.train, one.split.known))
+    reg = MixedEffectRegressor().fit(train.X, train.y, task=train.task)
+    assert reg.target_ == "log"
+    told = one.outcomes["Motet"].cells[KNOWN]
+    low, median, high = reg.predict_quantiles(test.X, test.task).T
+    spread = np.log(high / low) / (2 * norm.ppf(0.95))
+    expected = {"mean": reg.predict(test.X, test.task), "low": low, "high": high}
+    for key, values in (expected | {"log": lognorm(spread, scale=median).logpdf(test.y)}).items():
+        np.testing.assert_allclose(told[key], values, rtol=1e-6)
 
 
 def test_a_cell_without_our_prediction_is_lost_and_errors_are_clustered() -> None:
