@@ -79,11 +79,11 @@ def test_sums_stay_as_they_are(seed: int) -> None:
     reg = MixedEffectRegressor().fit(X, y, task=task)
     assert reg.target_ == "identity"
     assert reg.tuning_ is not None
-    (attempt,) = [attempt for attempt in reg.tuning_.path if attempt.name == choice.NAME]
+    (attempt,) = [attempt for attempt in reg.tuning_.path if attempt.name == choice.LOGARITHM]
     assert not attempt.kept
-    assert choice.NAME in reg.summary().structure["step"]
+    assert choice.LOGARITHM in reg.summary().structure["step"]
     plain = MixedEffectRegressor(target="identity").fit(X, y, task=task)
-    assert choice.NAME not in plain.summary().structure["step"]
+    assert choice.LOGARITHM not in plain.summary().structure["step"]
     for one, other in zip(*(r.predict(X, task, return_std=True, observation=True) for r in (reg, plain))):
         np.testing.assert_array_equal(one, other)
 
@@ -116,7 +116,7 @@ def test_without_outputs_that_differ_by_factors_there_is_no_choice(change: Any) 
     reg = MixedEffectRegressor().fit(X, change(y), task=task)
     assert reg.target_ == "identity"
     assert reg.tuning_ is not None
-    assert choice.NAME not in [attempt.name for attempt in reg.tuning_.path]
+    assert choice.LOGARITHM not in [attempt.name for attempt in reg.tuning_.path]
 
 
 def test_the_choice_is_that_of_refitting_without_each_row_and_each_task() -> None:

@@ -27,8 +27,8 @@ from motet.tuning.structures import MAX_GAIN_OF_ROW, STANDARD_ERRORS, Attempt
 from motet.tuning.tuning import Tuning, model_by_evidence
 
 TARGETS = ("auto", *SCALES)
-NAME = "logarithm of the output"
-MIN_ROWS = 40  # that tell which scale is better
+LOGARITHM = "logarithm of the output"
+MIN_SCALED_ROWS = 40  # that tell which scale is better
 MAX_ERROR_RATIO = 1.05  # of the root mean square error by the logarithm, to that without
 MIN_RATIO = 3.0  # of the largest output to the smallest, from which on the logarithm is another scale
 
@@ -59,7 +59,7 @@ def may_differ(rows: Rows, settings: Settings) -> bool:
     """Whether the scale is to be chosen: nothing else is given, and the logarithm would be another scale."""
     given = settings.common, settings.individual, settings.bias, settings.basis
     has_default = all(isinstance(one, str) and one == "auto" for one in given) and settings.sigma2 is None
-    is_enough = settings.optimizer is not None and len(rows.y) >= MIN_ROWS
+    is_enough = settings.optimizer is not None and len(rows.y) >= MIN_SCALED_ROWS
     low, high = float(rows.y.min(initial=np.inf)), float(rows.y.max(initial=0.0))
     return has_default and is_enough and low > 0.0 and high > MIN_RATIO * low
 
@@ -135,7 +135,7 @@ def _ways(left: LeaveOut, rows: Rows) -> list[Table]:
 def _attempt(pairs: list[tuple[Table, Array]], rows: Rows, nats: float) -> Attempt:
     """Of tables the log scores, and others in place of them; not kept."""
     gain = np.mean([np.nan_to_num(scores - table["log_score"]) for table, scores in pairs], axis=0)
-    return Attempt(NAME, nats, *summed(np.minimum(gain, MAX_GAIN_OF_ROW), rows), kept=False)
+    return Attempt(LOGARITHM, nats, *summed(np.minimum(gain, MAX_GAIN_OF_ROW), rows), kept=False)
 
 
 def _error(residual: Array) -> float:
