@@ -123,7 +123,7 @@ def _by_ml(results: Results) -> Results:
     tuning = tune_tasks(results.engine.model, *results.engine.folded(), method="ML")
     engine = Engine(tuning.model)
     engine.learn_many(results.task_labels, *results.rows[1:])
-    return Results(engine, tuning, "ML", results.names)
+    return Results(engine, tuning, "ML", results.names, results.encoding, results.noise)
 
 
 COVARIANCE = "covariance of "

@@ -25,6 +25,7 @@ from motet.model.basis import BasisSpec, Bias
 from motet.model.tasks import nystrom_residual
 from motet.regression.effects import fixed_effects, random_effects
 from motet.regression.formula import SETTLED, Formula
+from motet.regression.parameters import GAUSSIAN, MISSING, check_family, check_parameters, settings_of
 from motet.regression.profiles import Profile, profile
 from motet.regression.residuals import LeaveOut, diagnostics, leave_out
 from motet.regression.results import Results
@@ -37,14 +38,14 @@ from motet.tables.frames import check_inputs, columns_of, complete_rows, missing
 from motet.tables.grouping import ONE_ROW_EACH, warn_of_groups
 from motet.tables.missing import Missing
 from motet.tables.rows import Rows, noise_of
-from motet.text import alternatives, count
-from motet.tuning.defaults import TUNING_ROWS, Auto, Settings
+from motet.text import count
+from motet.tuning.defaults import TUNING_ROWS, Auto
 from motet.tuning.phases import Phases
+from motet.tuning.robust import ChosenNoise, NoiseChoice, fit_noise
 from motet.tuning.search import Step
-from motet.tuning.tuning import Tuning, model_by_evidence
+from motet.tuning.tuning import Tuning
 
-ONE_TASK, GAUSSIAN = "all rows", "gaussian"
-MISSING = ("leave out", "indicator")
+ONE_TASK = "all rows"
 TOLD_SHARE = 0.01  # of the shifts' variance, residual to landmarks, from which on fit warns
 
 
@@ -110,6 +111,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         What a row with missing inputs is to ``fit`` and ``predict``: ``"leave out"`` leaves it out with a warning, and
         predicts NaN; ``"indicator"`` keeps it, with an effect of its own: of a number, which is read as the column's
         mean there, or as one more level of a category.
+    noise
+        ``"gaussian"``: of one scale; ``"tasks"``: a scale for each task; ``"student"``: Student's t, in which outliers
+        weigh little. ``"auto"`` chooses by rows that are left out, if a kernel is chosen too and ``sigma2`` is None.
     verbose
         1 tells the phases of ``fit``, and of the search a line every few seconds, on standard error; 2 every step.
 
@@ -119,6 +123,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The fitted model, with every task's examples.
     tuning_
         What the search found; None if there was none.
+    noise_
+        How the noise of rows differs; None if it does not.
     encoding_
         How columns of words, categories and dates, and missing cells, are read.
     shifts_residual_
@@ -136,6 +142,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     engine_: Engine
     single_task_: bool
     tuning_: Tuning | None
+    noise_: ChosenNoise | None
     shifts_residual_: float
 
     def __init__(
@@ -154,6 +161,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tuning_rows: int | None = TUNING_ROWS,
         verbose: int = 0,
         missing: Literal["leave out", "indicator"] = "leave out",
+        noise: NoiseChoice = "auto",
     ) -> None:
         self.common = common
         self.individual = individual
@@ -169,6 +177,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.tuning_rows = tuning_rows
         self.verbose = verbose
         self.missing = missing
+        self.noise = noise
 
     @classmethod
     def from_formula(
@@ -181,7 +190,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if given := [name for name in SETTLED if name in settings]:
             raise InvalidModel(f"the formula has {' and '.join(given)} already: omit that")
-        _check_family(settings.get("family", GAUSSIAN))
+        check_family(settings.get("family", GAUSSIAN))
         if settings.get("missing", MISSING[0]) != MISSING[0]:
             raise InvalidModel('a formula leaves rows with missing values out: omit missing="indicator"')
         read, frame, y, complete = Formula.read(formula, data)
@@ -223,6 +232,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Forget a task, exactly: as if it had never been fitted. Settings stay as they are."""
         check_is_fitted(self)
         self.engine_.forget(task)
+        self.noise_ = None if self.noise_ is None else self.noise_.without(task)
         return self
 
     def _learn(
@@ -236,7 +246,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tune: bool,
         report: Callable[[Step], object] | None = None,
     ) -> MixedEffectRegressor:
-        _check_given(self)
+        check_parameters(self)
         phases = Phases.of(self.verbose)
 
         def step(step: Step) -> None:
@@ -248,24 +258,22 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("expected task= in every call or in none, got it in some: give it every time or never")
         if not reset:
-            self.engine_.learn_many(rows.tasks, rows.X, rows.y, rows.noise)
+            noise = rows.noise if self.noise_ is None else rows.noise * self.noise_.of_new_rows(rows.tasks)
+            self.engine_.learn_many(rows.tasks, rows.X, rows.y, noise)
             return self
         table = count(len(rows.y), "row")
         if not rows.single_task:
             table += f" of {count(len(rows.sizes), 'task')}"
         phases.begin(f"model: {table}, {count(rows.X.shape[1], 'column')} of inputs")
-        settings, tuning = settings_of(self), None
-        if tune:
-            model, tuning = model_by_evidence(rows, settings, begin=phases.begin, report=step)
-        else:
-            model = settings.model(rows)
+        learned = fit_noise(rows, settings_of(self), self.noise, tune=tune, begin=phases.begin, report=step)
+        rows, model, tuning = learned.rows, learned.model, learned.tuning
         if tuning is not None and 1 < len(rows.sizes) == len(rows.y):
             warn(ONE_ROW_EACH.format("task"))
         phases.begin(f"fit of {table}")
         engine = Engine(model)
         engine.learn_many(rows.tasks, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused here
-        self.engine_, self.single_task_, self.tuning_ = engine, rows.single_task, tuning
+        self.engine_, self.single_task_, self.tuning_, self.noise_ = engine, rows.single_task, tuning, learned.noise
         self.shifts_residual_ = nystrom_residual(model.individual, rows.task, rows.X)
         if self.shifts_residual_ > TOLD_SHARE:
             warn(
@@ -346,7 +354,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """All that tables of results are computed from."""
         check_is_fitted(self)
         method = self.method if self.tuning_ is None else self.tuning_.method
-        return Results(self.engine_, self.tuning_, method, self.encoding_.names or self._columns, self.encoding_)
+        names = self.encoding_.names or self._columns
+        return Results(self.engine_, self.tuning_, method, names, self.encoding_, self.noise_)
 
     @property
     def _columns(self) -> list[str]:
@@ -413,7 +422,12 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _predict(self, X: Array, task: Any, return_std: bool, observation: bool) -> Any:
         if task is None:
             return self.disclosed_.average(X, return_std, observation)
-        return self.engine_.predict_many(task, X, return_std, observation)
+        predicted = self.engine_.predict_many(task, X, return_std, observation)
+        if self.noise_ is None or not (return_std and observation):
+            return predicted
+        mean, std = predicted
+        more = self.noise_.of_observations(task) - 1.0
+        return mean, np.sqrt(std**2 + more * self.components_.noise)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, groups: Any = None) -> float:
         """R² of the predictions for each row's task."""
@@ -444,16 +458,6 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return split_tasks(X, self.task, required=needed)
 
 
-def settings_of(reg: MixedEffectRegressor) -> Settings:
-    """What a regressor was given, for the columns that it has seen."""
-    _check_given(reg)
-    names = ("common", "individual", "alpha", "lam", "bias", "basis", "sigma2", "optimizer", "method", "tuning_rows")
-    given = {name: getattr(reg, name) for name in names}
-    encoding, columns = getattr(reg, "encoding_", Encoding()), list(getattr(reg, "feature_names_in_", []))
-    given["bias"] = encoding.bias(reg.bias)
-    return Settings(**given, names=encoding.names or columns, columns=encoding.released)
-
-
 def tune(
     reg: MixedEffectRegressor,
     X: Any,
@@ -471,7 +475,8 @@ def tune(
     best._learn(X, y, task, sample_weight, reset=True, tune=True, report=report)
     model = best.engine_.model
     names = ("common", "individual", "alpha", "lam", "bias", "basis")
-    return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None)
+    noise = "gaussian" if best.noise_ is None else best.noise_.noise.kind
+    return best.set_params(**{name: getattr(model, name) for name in names}, optimizer=None, noise=noise)
 
 
 def _one_of(task: Any, groups: Any) -> Any:
@@ -481,20 +486,4 @@ def _one_of(task: Any, groups: Any) -> Any:
     return groups if task is None else task
 
 
-def _check_given(reg: MixedEffectRegressor) -> None:
-    _check_family(reg.family)
-    if reg.optimizer not in ("evidence", None):
-        raise InvalidModel(f'optimizer must be "evidence" or None, got {reg.optimizer!r:.40}')
-    if reg.missing not in MISSING:
-        raise InvalidModel(f"missing must be {alternatives(*MISSING)}, got {reg.missing!r:.40}")
-
-
-def _check_family(family: Any) -> None:
-    if family != GAUSSIAN:
-        raise InvalidModel(
-            f'family must be "{GAUSSIAN}", got {family!r:.40}: outcomes are real numbers with Gaussian noise, '
-            "other families are not implemented; for positive outcomes, fit their logarithm"
-        )
-
-
-__all__ = ["MixedEffectRegressor", "VarianceTable", "settings_of", "tune"]
+__all__ = ["MixedEffectRegressor", "VarianceTable", "tune"]

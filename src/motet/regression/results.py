@@ -15,6 +15,7 @@ from motet.regression.description import INTERCEPT
 from motet.tables.encoding import Encoding
 from motet.threads import blas_limit
 from motet.tuning.components import Component, Components
+from motet.tuning.robust import ChosenNoise
 from motet.tuning.tuning import Tuning
 
 Z95 = 1.959963984540054  # of a normal distribution's 95 % interval
@@ -29,6 +30,7 @@ class Results:
     method: Method
     names: list[str]
     encoding: Encoding = field(default_factory=Encoding)
+    noise: ChosenNoise | None = None  # of rows, if it differs
 
     @cached_property
     @blas_limit
@@ -98,6 +100,17 @@ class Results:
     def rows(self) -> tuple[Index, Array, Array, Array]:
         """Of all rows, as they came: the task's number, the input, the output and the noise."""
         return self.engine.rows()
+
+    @cached_property
+    def multiplier(self) -> Array:
+        """By which the noise of every row was multiplied."""
+        _, X, y, noise = self.rows
+        return np.ones(len(y)) if self.noise is None else self.noise.multipliers(self.task_labels, X, y, noise)
+
+    @property
+    def of_observations(self) -> Array:
+        """By which the noise of an observation is multiplied, of every row's task."""
+        return np.ones(len(self.rows[0])) if self.noise is None else self.noise.of_observations(self.task_labels)
 
     @cached_property
     def labels(self) -> dict[int, Hashable]:
