@@ -77,10 +77,10 @@ def test_outliers_cost_little() -> None:
     world, robust = fitted("outliers")
     without = fitted("")[1]
     assert kind(robust) == "student"
-    assert world.error(robust) < 1.3 * fitted("")[0].error(without)
+    assert world.error(robust) < 1.15 * fitted("")[0].error(without)
     assert world.error(robust) < 0.7 * world.error(fitted("outliers", "gaussian")[1])
-    assert 0.85 < world.coverage(robust, ~world.outlier) < 0.97
-    assert 0.85 < world.coverage(robust, ~world.outlier, new=True) < 0.97
+    assert 0.85 < world.coverage(robust) < 0.95
+    assert 0.85 < world.coverage(robust, new=True) < 0.95
 
 
 @slow
@@ -111,11 +111,11 @@ def test_tasks_have_their_own_bands() -> None:
     assert spearmanr(observed, world.std).statistic > 0.85
     noisy = (world.std > np.median(world.std))[world.task]
     for which in (noisy, ~noisy):
-        assert 0.84 < world.coverage(robust, which) < 0.96
+        assert 0.85 < world.coverage(robust, which) < 0.95
     assert world.coverage(robust, new=True) == pytest.approx(0.9, abs=0.05)
     normal = fitted("tasks", "gaussian")[1]
     assert world.coverage(normal, ~noisy) > 0.96
-    assert world.error(robust) < 0.9 * world.error(normal)
+    assert world.error(robust) < 0.95 * world.error(normal)
     assert "a scale of the noise for each task" in " ".join(robust.summary().notes)
 
 

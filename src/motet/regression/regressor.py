@@ -41,9 +41,9 @@ from motet.tables.rows import Rows, noise_of
 from motet.text import count
 from motet.tuning.defaults import TUNING_ROWS, Auto
 from motet.tuning.phases import Phases
-from motet.tuning.robust import ChosenNoise, NoiseChoice, fit_noise
+from motet.tuning.robust import ChosenNoise, Learned, NoiseChoice, fit_noise
 from motet.tuning.search import Step
-from motet.tuning.tuning import Tuning
+from motet.tuning.tuning import Tuning, model_by_evidence
 
 ONE_TASK = "all rows"
 TOLD_SHARE = 0.01  # of the shifts' variance, residual to landmarks, from which on fit warns
@@ -265,7 +265,13 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not rows.single_task:
             table += f" of {count(len(rows.sizes), 'task')}"
         phases.begin(f"model: {table}, {count(rows.X.shape[1], 'column')} of inputs")
-        learned = fit_noise(rows, settings_of(self), self.noise, tune=tune, begin=phases.begin, report=step)
+        settings, tuning = settings_of(self), None
+        if tune:
+            model, tuning = model_by_evidence(rows, settings, begin=phases.begin, report=step)
+        else:
+            model = settings.model(rows)
+        learned = Learned(rows, model, tuning)
+        learned = fit_noise(learned, settings, self.noise, begin=phases.begin, report=step)
         rows, model, tuning = learned.rows, learned.model, learned.tuning
         if tuning is not None and 1 < len(rows.sizes) == len(rows.y):
             warn(ONE_ROW_EACH.format("task"))

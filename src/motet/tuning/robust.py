@@ -42,7 +42,7 @@ SHARES_OF_SCALE = np.linspace(0.2, 1.0, 17)  # of t, in usual deviations
 TASK_DEGREES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 HINT = 3.0  # nats of the residuals' likelihood, from which on another noise is tried
 MIN_CLUSTERS = 10  # tasks, of whose gains a standard error is taken; of fewer it is the rows'
-AT_REST, NEARLY_AT_REST = 1e-6, 0.02  # changes of a logarithm, after which multipliers, and settings, are kept
+AT_REST, NEARLY_AT_REST = 1e-6, 0.02  # changes of a logarithm, after which multipliers are kept; while others are tried
 MAX_ROUNDS, MAX_TURNS = 100, 4  # of multipliers at held settings, and with settings searched between
 OUTLIER_WEIGHT = 0.25  # below which a row is called an outlier
 
@@ -148,27 +148,23 @@ class Learned:
 
 
 def fit_noise(
-    rows: Rows,
+    normal: Learned,
     settings: Settings,
     noise: NoiseChoice,
     *,
-    tune: bool,
     begin: Callable[[str], object] = len,
     report: Callable[[Step], object] | None = None,
 ) -> Learned:
-    """The settings of a model, chosen if ``tune``, and the noise of its rows, chosen if that is "auto"."""
-    more: dict[str, Any] = {"begin": begin, "report": report}
-    model, tuning = model_by_evidence(rows, settings, **more) if tune else (settings.model(rows), None)
-    learned = Learned(rows, model, tuning)
-    if noise == "gaussian" or (noise == "auto" and not _is_affordable(rows, settings, tuning)):
-        return learned
-    return _Choice(rows, settings, more).best(learned, noise)
+    """The noise of rows that were learned with normal noise, chosen if it is "auto", and the settings beside it."""
+    if noise == "gaussian" or (noise == "auto" and not _is_open(normal, settings)):
+        return normal
+    return _Choice(normal.rows, settings, {"begin": begin, "report": report}).best(normal, noise)
 
 
-def _is_affordable(rows: Rows, settings: Settings, tuning: Tuning | None) -> bool:
+def _is_open(normal: Learned, settings: Settings) -> bool:
     """Whether "auto" looks further: the parts of the model are chosen as well, on all of the rows."""
-    is_free = tuning is not None and bool(settings.auto_sides) and settings.sigma2 is None
-    return is_free and len(rows.y) <= TUNING_ROWS and not (tuning is not None and tuning.table_rows)
+    tuning, is_free = normal.tuning, bool(settings.auto_sides) and settings.sigma2 is None
+    return is_free and tuning is not None and not tuning.table_rows and len(normal.rows.y) <= TUNING_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,11 +201,14 @@ class _Choice:
     def candidates(self, start: Weighted, normal: Learned, kind: NoiseKind) -> Iterator[Weighted]:
         """Noises of a kind at their best, with the parts that the model has."""
         noises = [Student(degrees) for degrees in STUDENT_DEGREES] if kind == "student" else [_of_tasks(start)]
+        if normal.tuning is None:
+            yield from (self.weighted(normal.model, noise) for noise in noises)
+            return
+        multiplier, components = start.multiplier, normal.tuning.components
         for noise in noises:
-            if normal.tuning is None:
-                yield self.weighted(normal.model, noise)
-            else:
-                yield self.turns(normal.tuning.components, noise, start.multiplier)[0]
+            weighted, components = self.turns(components, noise, multiplier)
+            multiplier = weighted.multiplier
+            yield weighted
 
     def finished(self, normal: Learned, one: Weighted) -> tuple[Learned, Weighted]:
         """With the parts that the weighted rows ask for."""
@@ -226,28 +225,30 @@ class _Choice:
             zero, seconds = (*tuning.zero, *again.zero), tuning.seconds + again.seconds
             model = self.settings.with_basis(again.model, rows.inputs)
             tuning = replace(again, model=model, zero=zero, seconds=seconds, path=tuning.path)
-            weighted = self.weighted(tuning.components.searched, weighted.noise, weighted.multiplier)
+        weighted = self.weighted(tuning.components.searched, weighted.noise, weighted.multiplier)
         return Learned(self.multiplied(weighted.multiplier), model, tuning), weighted
 
     def turns(self, components: Components, noise: RowNoise, multiplier: Array) -> tuple[Weighted, Components]:
         """Multipliers, and then numbers of the model, until both are nearly at rest."""
-        weighted = self.weighted(components.searched, noise, multiplier)
+        weighted = self.weighted(components.searched, noise, multiplier, NEARLY_AT_REST)
         for _ in range(MAX_TURNS):
             if np.abs(np.log(weighted.multiplier / multiplier)).max() < NEARLY_AT_REST:
                 break
             multiplier = weighted.multiplier
             components = self.search(multiplier).climb(components, ROUGH_PRECISION).components
             noise = _of_tasks(weighted) if isinstance(noise, OfTasks) else noise
-            weighted = self.weighted(components.searched, noise, multiplier)
+            weighted = self.weighted(components.searched, noise, multiplier, NEARLY_AT_REST)
         return weighted, components
 
-    def weighted(self, model: Model, noise: RowNoise, multiplier: Array | None = None) -> Weighted:
+    def weighted(
+        self, model: Model, noise: RowNoise, multiplier: Array | None = None, precision: float = AT_REST
+    ) -> Weighted:
         """Multipliers at rest at these settings."""
         multiplier = np.ones(len(self.rows.y)) if multiplier is None else multiplier
         for _ in range(MAX_ROUNDS):
             residuals = self.residuals(model, multiplier)
             after = noise.multipliers(residuals, multiplier)
-            if np.abs(np.log(after / multiplier)).max() < AT_REST:
+            if np.abs(np.log(after / multiplier)).max() < precision:
                 break
             multiplier = after
         return Weighted(model, noise, multiplier, residuals)
