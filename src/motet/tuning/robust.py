@@ -15,6 +15,7 @@ import numpy as np
 
 from motet.arrays import Array, as_bytes
 from motet.engine.system import System
+from motet.errors import MotetError
 from motet.model.model import Model
 from motet.tables.rows import Rows
 from motet.text import count
@@ -44,6 +45,7 @@ HINT = 3.0  # nats of the residuals' likelihood, from which on another noise is 
 MIN_CLUSTERS = 10  # tasks, of whose gains a standard error is taken; of fewer it is the rows'
 AT_REST, NEARLY_AT_REST = 1e-6, 0.02  # changes of a logarithm, after which multipliers are kept; while others are tried
 MAX_ROUNDS, MAX_TURNS = 100, 4  # of multipliers at held settings, and with settings searched between
+MAX_MULTIPLIER = 1e8  # beyond, a row says nothing
 OUTLIER_WEIGHT = 0.25  # below which a row is called an outlier
 
 
@@ -158,13 +160,20 @@ def fit_noise(
     """The noise of rows that were learned with normal noise, chosen if it is "auto", and the settings beside it."""
     if noise == "gaussian" or (noise == "auto" and not _is_open(normal, settings)):
         return normal
-    return _Choice(normal.rows, settings, {"begin": begin, "report": report}).best(normal, noise)
+    try:
+        return _Choice(normal.rows, settings, {"begin": begin, "report": report}).best(normal, noise)
+    except (MotetError, np.linalg.LinAlgError):  # a scale may fall to 0 where outputs repeat
+        if noise == "auto":
+            return normal
+        raise
 
 
 def _is_open(normal: Learned, settings: Settings) -> bool:
     """Whether "auto" looks further: the parts of the model are chosen as well, on all of the rows."""
     tuning, is_free = normal.tuning, bool(settings.auto_sides) and settings.sigma2 is None
-    return is_free and tuning is not None and not tuning.table_rows and len(normal.rows.y) <= TUNING_ROWS
+    if tuning is None or tuning.is_widened:  # a scale that has to be held up is no measure of what is far
+        return False
+    return is_free and not tuning.table_rows and len(normal.rows.y) <= TUNING_ROWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +201,8 @@ class _Choice:
         _, one = max(kept, key=lambda pair: pair[0].left_out)
         learned, weighted = self.finished(normal, one)
         gain = _compared(start, weighted)
-        if noise == "auto" and not gain.kept:
+        is_lost = not gain.kept or learned.tuning is None or learned.tuning.is_widened
+        if noise == "auto" and is_lost:
             return replace(normal, tuning=_with_path(normal.tuning, [replace(a, kept=False) for a in path]))
         path = [replace(a, kept=a is attempts[tried.index(one)]) for a in path]
         chosen = ChosenNoise.of(weighted, self.rows, gain)
@@ -220,11 +230,12 @@ class _Choice:
             return Learned(rows, model, None), self.weighted(model, one.noise, one.multiplier)
         weighted, components = self.turns(tuning.components, one.noise, one.multiplier)
         if components is not tuning.components:
-            search = self.search(weighted.multiplier)
+            search = self.search(model, weighted.multiplier)
             again = tuning_by(search, search.climb(components), self.settings.sigma2)
             zero, seconds = (*tuning.zero, *again.zero), tuning.seconds + again.seconds
             model = self.settings.with_basis(again.model, rows.inputs)
-            tuning = replace(again, model=model, zero=zero, seconds=seconds, path=tuning.path)
+            widened, path = tuning.is_widened, tuning.path
+            tuning = replace(again, model=model, zero=zero, seconds=seconds, path=path, is_widened=widened)
         weighted = self.weighted(tuning.components.searched, weighted.noise, weighted.multiplier)
         return Learned(self.multiplied(weighted.multiplier), model, tuning), weighted
 
@@ -235,7 +246,7 @@ class _Choice:
             if np.abs(np.log(weighted.multiplier / multiplier)).max() < NEARLY_AT_REST:
                 break
             multiplier = weighted.multiplier
-            components = self.search(multiplier).climb(components, ROUGH_PRECISION).components
+            components = self.search(components.base, multiplier).climb(components, ROUGH_PRECISION).components
             noise = _of_tasks(weighted) if isinstance(noise, OfTasks) else noise
             weighted = self.weighted(components.searched, noise, multiplier, NEARLY_AT_REST)
         return weighted, components
@@ -247,7 +258,7 @@ class _Choice:
         multiplier = np.ones(len(self.rows.y)) if multiplier is None else multiplier
         for _ in range(MAX_ROUNDS):
             residuals = self.residuals(model, multiplier)
-            after = noise.multipliers(residuals, multiplier)
+            after = np.clip(noise.multipliers(residuals, multiplier), 1.0 / MAX_MULTIPLIER, MAX_MULTIPLIER)
             if np.abs(np.log(after / multiplier)).max() < precision:
                 break
             multiplier = after
@@ -257,9 +268,8 @@ class _Choice:
         folded = folded_tasks(self.multiplied(multiplier), model)
         return Residuals.of(System.of_tasks(model, *folded, self.settings.method), self.rows, multiplier)
 
-    def search(self, multiplier: Array) -> Search[TaskObjective]:
+    def search(self, model: Model, multiplier: Array) -> Search[TaskObjective]:
         rows = self.multiplied(multiplier)
-        model = self.settings.model(rows)
         prior = noise_prior(rows) if self.settings.chooses(rows) else None
         return Search(TaskObjective(*folded_tasks(rows, model), self.settings.method, prior), self.more["report"])
 
