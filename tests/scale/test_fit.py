@@ -16,7 +16,7 @@ import motet
 from motet import Engine, Landmarks, MixedEffectRegressor, Model
 from motet.errors import InvalidData
 from motet.kernels import RBF, DotProduct
-from motet.regression.regressor import settings_of
+from motet.regression.parameters import settings_of
 from motet.scale.fit import fit_table
 from motet.scale.survey import Survey
 from motet.tables.large import Dataset

@@ -16,7 +16,8 @@ from motet import Engine, Features, Landmarks, Model
 from motet.engine.system import Method
 from motet.errors import EmptyData, InvalidData, NotPositiveDefinite
 from motet.kernels import RBF, ConstantKernel, DotProduct, Linear
-from motet.regression.regressor import MixedEffectRegressor, settings_of
+from motet.regression.parameters import settings_of
+from motet.regression.regressor import MixedEffectRegressor
 from motet.scale.objective import PartitionObjective
 from motet.scale.partitions import (
     NotGrouped,

@@ -104,7 +104,7 @@ def tune(
     takes.
     """
     from motet.engine.system import System
-    from motet.regression.regressor import settings_of
+    from motet.regression.parameters import settings_of
     from motet.scale.fit import roles_of, tuned
     from motet.scale.job import READING
     from motet.scale.survey import Survey

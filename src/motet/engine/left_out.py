@@ -14,6 +14,7 @@ from motet.arrays import Array, Index
 from motet.engine.batches import Batch
 from motet.engine.system import System
 from motet.linalg import LowRankInverse
+from motet.model.noise import Noise
 from motet.model.tasks import Shift
 from motet.threads import blas_limit
 
@@ -38,6 +39,15 @@ class LeftOut:
     def of(cls, system: System, absent: float = np.inf) -> LeftOut:
         """All tasks of a system, from every one's block of P; rows of so much noise were never there."""
         return _left_out(system, absent)
+
+    def of_rows(self, noise: Noise, group: Index, y: Array, w: Array) -> tuple[Array, Array]:
+        """(Py)ᵢ and Pᵢᵢ of raw rows with outputs y and noise w, each in a ``group`` of repeats.
+
+        A row in a group of noise w̄ has (Py)ᵢ = (yᵢ − ȳ + λw̄(Py)_g)/(λw) and Pᵢᵢ = (w − w̄)/(λw²) + (w̄/w)² P_gg.
+        """
+        mean = self.noise[group]
+        Py = (y - self.mean[group] + noise.variance(mean) * self.Py[group]) / noise.variance(w)
+        return Py, (w - mean) / noise.variance(w**2) + (mean / w) ** 2 * self.precision[group]
 
 
 @blas_limit

@@ -128,7 +128,7 @@ def _by_ml(results: Results) -> Results:
     tuning = tune_tasks(results.engine.model, *results.engine.folded(), method="ML")
     engine = Engine(tuning.model)
     engine.learn_many(results.task_labels, *results.rows[1:])
-    return Results(engine, tuning, "ML", results.names, scale=results.scale)
+    return Results(engine, tuning, "ML", results.names, results.encoding, results.scale, results.noise)
 
 
 COVARIANCE = "covariance of "

@@ -7,6 +7,7 @@ frame, holds the task of each row.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -25,13 +26,14 @@ from motet.model.basis import BasisSpec, Bias
 from motet.model.tasks import nystrom_residual
 from motet.regression.effects import fixed_effects, random_effects
 from motet.regression.formula import SETTLED, Formula
+from motet.regression.parameters import GAUSSIAN, MISSING, check_family, check_parameters, settings_of
 from motet.regression.profiles import Profile, profile
 from motet.regression.residuals import LeaveOut, diagnostics, leave_out
 from motet.regression.results import Results, VarianceTable
 from motet.regression.scales import IDENTITY, SCALES, Distribution, quantiles
 from motet.regression.summary import Summary
 from motet.regression.tables import Table
-from motet.regression.target import TARGETS, fit_target
+from motet.regression.target import fit_target
 from motet.regression.unknown import predict_encoded
 from motet.release.disclosed import Disclosed
 from motet.tables.encoding import Encoding
@@ -39,14 +41,14 @@ from motet.tables.frames import check_inputs, columns_of, complete_rows, missing
 from motet.tables.grouping import ONE_ROW_EACH, warn_of_groups
 from motet.tables.missing import Missing
 from motet.tables.rows import Rows, noise_of
-from motet.text import alternatives, count
-from motet.tuning.defaults import TUNING_ROWS, Auto, Settings
+from motet.text import count
+from motet.tuning.defaults import TUNING_ROWS, Auto
 from motet.tuning.phases import Phases
+from motet.tuning.robust import ChosenNoise, Learned, NoiseChoice, fit_noise
 from motet.tuning.search import Step
 from motet.tuning.tuning import Tuning
 
-ONE_TASK, GAUSSIAN = "all rows", "gaussian"
-MISSING = ("leave out", "indicator")
+ONE_TASK = "all rows"
 TOLD_SHARE = 0.01  # of the shifts' variance, residual to landmarks, from which on fit warns
 
 
@@ -98,6 +100,9 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ``"auto"``: the logarithm where rows and tasks that are left out are predicted better by it, if kernels, bias,
         basis and ``sigma2`` are chosen as well. ``predict``, ``predict_quantiles``, ``score`` and ``loo`` are of the
         outputs themselves; effects, components, evidence, diagnostics and the release are of what is learned.
+    noise
+        ``"gaussian"``: of one scale; ``"tasks"``: a scale for each task; ``"student"``: Student's t, in which outliers
+        weigh little. ``"auto"`` chooses by rows that are left out, if a kernel is chosen too and ``sigma2`` is None.
     verbose
         1 tells the phases of ``fit``, and of the search a line every few seconds, on standard error; 2 every step.
 
@@ -109,6 +114,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         What the search found; None if there was none.
     target_
         ``"log"`` if logarithms of outputs were learned, else ``"identity"``.
+    noise_
+        How the noise of rows differs; None if it does not.
     encoding_
         How columns of words, categories and dates, and missing cells, are read.
     shifts_residual_
@@ -127,6 +134,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     single_task_: bool
     target_: str
     tuning_: Tuning | None
+    noise_: ChosenNoise | None
     shifts_residual_: float
 
     def __init__(
@@ -146,6 +154,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
         missing: Literal["leave out", "indicator"] = "leave out",
         target: Literal["auto", "identity", "log"] = "auto",
+        noise: NoiseChoice = "auto",
     ) -> None:
         self.common = common
         self.individual = individual
@@ -162,6 +171,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.missing = missing
         self.target = target
+        self.noise = noise
 
     @classmethod
     def from_formula(
@@ -174,7 +184,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         if given := [name for name in SETTLED if name in settings]:
             raise InvalidModel(f"the formula has {' and '.join(given)} already: omit that")
-        _check_family(settings.get("family", GAUSSIAN))
+        check_family(settings.get("family", GAUSSIAN))
         if settings.get("missing", MISSING[0]) != MISSING[0]:
             raise InvalidModel('a formula leaves rows with missing values out: omit missing="indicator"')
         read, frame, y, complete = Formula.read(formula, data)
@@ -216,6 +226,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Forget a task, exactly: as if it had never been fitted. Settings stay as they are."""
         check_is_fitted(self)
         self.engine_.forget(task)
+        self.noise_ = None if self.noise_ is None else self.noise_.without(task)
         return self
 
     def _learn(
@@ -229,7 +240,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tune: bool,
         report: Callable[[Step], object] | None = None,
     ) -> MixedEffectRegressor:
-        _check_given(self)
+        check_parameters(self)
         phases = Phases.of(self.verbose)
 
         def step(step: Step) -> None:
@@ -241,7 +252,8 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if not reset and rows.single_task != self.single_task_:
             raise InvalidData("expected task= in every call or in none, got it in some: give it every time or never")
         if not reset:
-            self.engine_.learn_many(rows.tasks, rows.X, SCALES[self.target_].learned(rows.y), rows.noise)
+            noise = rows.noise if self.noise_ is None else rows.noise * self.noise_.of_new_rows(rows.tasks)
+            self.engine_.learn_many(rows.tasks, rows.X, SCALES[self.target_].learned(rows.y), noise)
             return self
         table = count(len(rows.y), "row")
         if not rows.single_task:
@@ -252,13 +264,17 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             scale, model, tuning = fit_target(rows, settings, self.target, begin=phases.begin, report=step)
         else:
             scale, model, tuning = SCALES.get(self.target, IDENTITY), settings.model(rows), None
+        learned = Learned(replace(rows, y=scale.learned(rows.y)), model, tuning)
+        learned = fit_noise(learned, settings, self.noise, begin=phases.begin, report=step)
+        rows, model, tuning = learned.rows, learned.model, learned.tuning
         if tuning is not None and 1 < len(rows.sizes) == len(rows.y):
             warn(ONE_ROW_EACH.format("task"))
         phases.begin(f"fit of {table}")
         engine = Engine(model)
-        engine.learn_many(rows.tasks, rows.X, scale.learned(rows.y), rows.noise)
+        engine.learn_many(rows.tasks, rows.X, rows.y, rows.noise)
         engine.disclose()  # so that a wrong model is refused here
-        self.engine_, self.single_task_, self.tuning_, self.target_ = engine, rows.single_task, tuning, scale.name
+        self.engine_, self.single_task_, self.tuning_ = engine, rows.single_task, tuning
+        self.target_, self.noise_ = scale.name, learned.noise
         self.shifts_residual_ = nystrom_residual(model.individual, rows.task, rows.X)
         if self.shifts_residual_ > TOLD_SHARE:
             warn(
@@ -335,7 +351,7 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         method = self.method if self.tuning_ is None else self.tuning_.method
         names = self.encoding_.names or self._columns
-        return Results(self.engine_, self.tuning_, method, names, self.encoding_, SCALES[self.target_])
+        return Results(self.engine_, self.tuning_, method, names, self.encoding_, SCALES[self.target_], self.noise_)
 
     @property
     def _columns(self) -> list[str]:
@@ -429,7 +445,12 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _predict(self, X: Array, task: Any, return_std: bool, observation: bool) -> Any:
         if task is None:
             return self.disclosed_.average(X, return_std, observation)
-        return self.engine_.predict_many(task, X, return_std, observation)
+        predicted = self.engine_.predict_many(task, X, return_std, observation)
+        if self.noise_ is None or not (return_std and observation):
+            return predicted
+        mean, std = predicted
+        more = self.noise_.of_observations(task) - 1.0
+        return mean, np.sqrt(std**2 + more * self.components_.noise)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, groups: Any = None) -> float:
         """R² of the predictions for each row's task."""
@@ -461,39 +482,11 @@ class MixedEffectRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return split_tasks(X, self.task, required=needed)
 
 
-def settings_of(reg: MixedEffectRegressor) -> Settings:
-    """What a regressor was given, for the columns that it has seen."""
-    _check_given(reg)
-    names = ("common", "individual", "alpha", "lam", "bias", "basis", "sigma2", "optimizer", "method", "tuning_rows")
-    given = {name: getattr(reg, name) for name in names}
-    encoding, columns = getattr(reg, "encoding_", Encoding()), list(getattr(reg, "feature_names_in_", []))
-    given["bias"] = encoding.bias(reg.bias)
-    return Settings(**given, names=encoding.names or columns, columns=encoding.released)
-
-
 def _one_of(task: Any, groups: Any) -> Any:
     """The tasks, by either name."""
     if task is not None and groups is not None:
         raise InvalidData("task= and groups= both name the group of each row: give one of them")
     return groups if task is None else task
-
-
-def _check_given(reg: MixedEffectRegressor) -> None:
-    _check_family(reg.family)
-    if reg.optimizer not in ("evidence", None):
-        raise InvalidModel(f'optimizer must be "evidence" or None, got {reg.optimizer!r:.40}')
-    if reg.target not in TARGETS:
-        raise InvalidModel(f"target must be {alternatives(*TARGETS)}, got {reg.target!r:.40}")
-    if reg.missing not in MISSING:
-        raise InvalidModel(f"missing must be {alternatives(*MISSING)}, got {reg.missing!r:.40}")
-
-
-def _check_family(family: Any) -> None:
-    if family != GAUSSIAN:
-        raise InvalidModel(
-            f'family must be "{GAUSSIAN}", got {family!r:.40}: outcomes are real numbers with Gaussian noise, '
-            'other families are not implemented; for positive outcomes, target="log" fits their logarithm'
-        )
 
 
 __all__ = ["MixedEffectRegressor", "settings_of"]

@@ -1,7 +1,6 @@
 """Residuals, also leave-one-out and leave-one-task-out, in closed form; settings stay.
 
-P of folded rows gives that of raw rows: a row of noise w in a group of noise w̄ has
-(Py)ᵢ = (yᵢ − ȳ + λw̄(Py)_g)/(λw) and Pᵢᵢ = (w − w̄)/(λw²) + (w̄/w)² P_gg.
+Where the noise of rows differs, a row that is left out is an observation of its task, whatever it weighs itself.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from motet.arrays import Array, Index, match
 from motet.engine.left_out import LeftOut
 from motet.regression.results import Results
 from motet.regression.tables import Table
+from motet.tuning.weights import log_density
 
 
 class LeaveOut:
@@ -58,18 +58,18 @@ def _rows(results: Results) -> tuple[LeftOut, Index, Array, Array]:
     match(results.system.X, inputs)
     task, X, y, w = results.rows
     group = np.searchsorted(by.key, task * len(inputs) + match(X, inputs)[0])
-    noise, mean = results.engine.model.noise, by.noise[group]
-    Py = (y - by.mean[group] + noise.variance(mean) * by.Py[group]) / noise.variance(w)
-    return by, group, Py, (w - mean) / noise.variance(w**2) + (mean / w) ** 2 * by.precision[group]
+    return by, group, *by.of_rows(results.engine.model.noise, group, y, w)
 
 
 def leave_out(results: Results) -> LeaveOut:
     """Every row without itself, and every task without itself."""
     by, group, Py, precision = _rows(results)
-    _, _, y, noise = results.rows
-    rows = _predictions(results, Py / precision, 1.0 / precision, "Each row without itself")
+    _, _, y, weighted = results.rows
+    noise, usual = results.engine.model.noise, weighted / results.multiplier
+    variance = 1.0 / precision + noise.variance(usual * results.of_observations - weighted)
+    rows = _predictions(results, Py / precision, variance, "Each row without itself")
     residual = y - by.mean[group] + by.residual_new[group]
-    variance = by.variance_new[group] + results.engine.model.noise.variance(noise - by.noise[group])
+    variance = by.variance_new[group] + noise.variance(usual - by.noise[group])
     new = _predictions(results, residual, variance, "Each row without its task")
     numbers = results.rows[0].tolist()
     count, jacobian = Counter(numbers), Counter[int]()
@@ -85,15 +85,16 @@ def leave_out(results: Results) -> LeaveOut:
 
 def _predictions(results: Results, residual: Array, variance: Array, title: str) -> Table:
     """Of all rows, from their residuals and from the variances of their predictions, in units of σ²."""
-    z, y = results.rows[2], results.scale.outputs(results.rows[2])
-    predicted = results.scale.observed(z - residual, np.sqrt(results.sigma2 * variance))
+    z, std, noise = results.rows[2], np.sqrt(results.sigma2 * variance), results.noise
+    y, predicted = results.scale.outputs(z), results.scale.observed(z - residual, std)
+    log_score = log_density(residual / std, std) if noise is None else noise.log_scores(residual, std)
     columns: dict[str, Any] = {
         "task": results.task_labels,
         "observed": y,
         "mean": predicted.mean,
         "std": predicted.std,
         "residual": y - predicted.mean,
-        "log_score": predicted.log_density(y),
+        "log_score": log_score + results.scale.log_jacobian(y),
     }
     return Table(columns, title)
 
@@ -103,11 +104,15 @@ def diagnostics(results: Results) -> Table:
 
     ``population`` is the average's prediction, ``individual`` the task's, from which ``residual`` is. ``standardised``
     is in units of the noise's standard deviation; ``studentised`` is the residual of a prediction without this row, in
-    units of its standard deviation.
+    units of its standard deviation. Where the noise of rows differs there are the ``weight`` of each, beside that of a
+    usual row, and with Student's t ``outlier``, "yes" of those that weigh less than a quarter.
     """
     by, group, Py, precision = _rows(results)
-    _, X, y, noise = results.rows
-    residual = results.engine.model.noise.variance(noise) * Py
+    _, X, y, weighted = results.rows
+    noise = results.engine.model.noise
+    usual = weighted / results.multiplier * results.of_observations
+    residual = noise.variance(weighted) * Py
+    std = np.sqrt(results.sigma2 * (1.0 / precision + noise.variance(usual - weighted)))
     columns: dict[str, Any] = {
         "task": results.task_labels,
         **{name: X[:, k] for k, name in enumerate(results.names)},
@@ -115,7 +120,8 @@ def diagnostics(results: Results) -> Table:
         "population": by.average[group],
         "individual": y - residual,
         "residual": residual,
-        "standardised": residual / np.sqrt(results.noise_variance * noise),
-        "studentised": Py / np.sqrt(precision * results.sigma2),
+        "standardised": residual / np.sqrt(results.noise_variance * usual),
+        "studentised": Py / precision / std,
+        **({} if results.noise is None else results.noise.columns(results.multiplier)),
     }
     return Table(columns, results.scale.titled("Diagnostics"))

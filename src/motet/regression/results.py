@@ -16,6 +16,7 @@ from motet.regression.scales import IDENTITY, Scale
 from motet.tables.encoding import Encoding
 from motet.threads import blas_limit
 from motet.tuning.components import Component, Components
+from motet.tuning.robust import ChosenNoise
 from motet.tuning.tuning import Tuning
 
 Z95 = 1.959963984540054  # of a normal distribution's 95 % interval
@@ -57,6 +58,7 @@ class Results:
     names: list[str]
     encoding: Encoding = field(default_factory=Encoding)
     scale: Scale = IDENTITY  # on which outputs are learned: all numbers here are of that
+    noise: ChosenNoise | None = None  # of rows, if it differs
 
     @cached_property
     @blas_limit
@@ -126,6 +128,17 @@ class Results:
     def rows(self) -> tuple[Index, Array, Array, Array]:
         """Of all rows, as they came: the task's number, the input, the output and the noise."""
         return self.engine.rows()
+
+    @cached_property
+    def multiplier(self) -> Array:
+        """By which the noise of every row was multiplied."""
+        _, X, y, noise = self.rows
+        return np.ones(len(y)) if self.noise is None else self.noise.multipliers(self.task_labels, X, y, noise)
+
+    @property
+    def of_observations(self) -> Array:
+        """By which the noise of an observation is multiplied, of every row's task."""
+        return np.ones(len(self.rows[0])) if self.noise is None else self.noise.of_observations(self.task_labels)
 
     @cached_property
     def labels(self) -> dict[int, Hashable]:

@@ -242,6 +242,8 @@ def _notes(results: Results) -> Iterator[str]:
         rows = results.tuning.table_rows or results.tuning.rows
         if rows != len(results.engine):
             yield f"settings were chosen on {count(rows, 'row')}; rows were added or forgotten since"
+    if results.noise is not None:
+        yield from results.noise.notes
     basis = results.system.columns.basis
     yield from results.encoding.notes(results.rows[1], [] if basis.bias == "none" else list(basis.slopes))
     for component in results.components.on("individual"):

@@ -28,4 +28,6 @@ def tune(
     best._learn(X, y, task, sample_weight, reset=True, tune=True, report=report)
     model = best.engine_.model
     names = ("common", "individual", "alpha", "lam", "bias", "basis")
-    return best.set_params(**{name: getattr(model, name) for name in names}, target=best.target_, optimizer=None)
+    noise = "gaussian" if best.noise_ is None else best.noise_.noise.kind
+    found = {name: getattr(model, name) for name in names}
+    return best.set_params(**found, target=best.target_, noise=noise, optimizer=None)

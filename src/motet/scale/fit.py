@@ -19,7 +19,8 @@ from motet.engine.system import Evidence
 from motet.errors import EmptyData, InvalidData, InvalidModel, NoEvidence
 from motet.model.model import Model
 from motet.model.tasks import nystrom_residual
-from motet.regression.regressor import MixedEffectRegressor, settings_of
+from motet.regression.parameters import settings_of
+from motet.regression.regressor import MixedEffectRegressor
 from motet.release.disclosed import Disclosed
 from motet.scale.job import ADDING, FUNCTIONS, PREDICTING, READING, Counts, Job, Report, counted, stages
 from motet.scale.partitions import NotGrouped, Solution, rows_of_partition, solve_stream, whole_tasks
