@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -13,7 +14,9 @@ import pandas as pd
 
 from experiments.defaults.rows import Rows
 from motet import MixedEffectRegressor
-from motet.regression.scales import SCALES, Distribution
+from motet.arrays import Array
+from motet.regression.scales import SCALES, Distribution, Scale
+from motet.tuning.robust import ChosenNoise
 
 ONE_DEVIATION = NormalDist().cdf(1.0)
 
@@ -32,13 +35,36 @@ class Motet:
             self.frame = _numbers
             self.tuned = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
 
-    def predict(self, cell: int, own: Rows | None, new: Rows) -> Distribution:  # noqa: ARG002
+    def predict(self, cell: int, own: Rows | None, new: Rows) -> Distribution | WithNoise:  # noqa: ARG002
         reg: Any = self.tuned
         if own is not None:
             reg = copy.deepcopy(self.tuned).partial_fit(self.frame(own), own.y, task=own.task)
-        quantiles = reg.predict_quantiles(self.frame(new), task=new.task, q=(0.5, ONE_DEVIATION))
-        median, above = SCALES[reg.target_].learned(quantiles).T
-        return SCALES[reg.target_].observed(median, above - median)
+        scale: Scale = SCALES[reg.target_]
+        median, above = scale.learned(reg.predict_quantiles(self.frame(new), new.task, (0.5, ONE_DEVIATION))).T
+        predicted = scale.observed(median, above - median)
+        return predicted if reg.noise_ is None else WithNoise(predicted, scale, reg.noise_, median, above - median)
+
+
+@dataclass(frozen=True, eq=False)
+class WithNoise:
+    """Means and bands of a prediction, and the log density that observations have by the noise that was chosen."""
+
+    predicted: Distribution
+    scale: Scale
+    noise: ChosenNoise
+    median: Array
+    deviation: Array
+
+    @property
+    def mean(self) -> Array:
+        return self.predicted.mean
+
+    def quantile(self, p: float) -> Array:
+        return self.predicted.quantile(p)
+
+    def log_density(self, y: Array) -> Array:
+        residual = self.scale.learned(y) - self.median
+        return self.noise.log_scores(residual, self.deviation) + self.scale.log_jacobian(y)
 
 
 def _numbers(rows: Rows) -> pd.DataFrame:

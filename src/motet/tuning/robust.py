@@ -101,13 +101,13 @@ class ChosenNoise:
 
     def weights(self, multiplier: Array) -> Array:
         """Of rows beside that of a usual one, from their multipliers."""
-        return 1.0 / (multiplier * (self.noise.spread if isinstance(self.noise, Student) else 1.0))
+        return 1.0 / (multiplier * (self.noise.band_ratio if isinstance(self.noise, Student) else 1.0))
 
     def log_scores(self, residual: Array, std: Array) -> Array:
         """The log density of residuals of observations, whose 90 % bands have these deviations."""
         if not isinstance(self.noise, Student):
             return log_density(residual / std, std)
-        std = std / np.sqrt(self.noise.spread)
+        std = std / np.sqrt(self.noise.band_ratio)
         return log_density(residual / std, std, self.noise.degrees)
 
     def columns(self, multiplier: Array) -> dict[str, Any]:

@@ -110,19 +110,19 @@ class Student:
         return f"noise of Student's t with {self.degrees:g} degrees of freedom"
 
     @property
-    def spread(self) -> float:
+    def band_ratio(self) -> float:
         """The variance of the normal distribution that has the 90 % band of t of scale 1."""
         return float((t.ppf(BAND, self.degrees) / norm.ppf(BAND)) ** 2)
 
     def weights(self, rows: Residuals) -> Array:
-        z, _ = rows.standardised(1.0 / self.spread)
+        z, _ = rows.standardised(1.0 / self.band_ratio)
         return (self.degrees + 1.0) / (self.degrees + z**2)
 
     def multipliers(self, rows: Residuals, multiplier: Array) -> Array:  # noqa: ARG002
-        return 1.0 / (self.spread * self.weights(rows))
+        return 1.0 / (self.band_ratio * self.weights(rows))
 
     def log_scores(self, rows: Residuals, multiplier: Array) -> Array:  # noqa: ARG002
-        return log_density(*rows.standardised(1.0 / self.spread), self.degrees)
+        return log_density(*rows.standardised(1.0 / self.band_ratio), self.degrees)
 
 
 @dataclass(frozen=True)
