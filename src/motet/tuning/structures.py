@@ -31,7 +31,7 @@ from motet.tuning.defaults import MAX_ARD_COLUMNS, MAX_CORRELATED_COLUMNS, OF_SI
 from motet.tuning.screening import average_gains, largest, shift_scores, smooth_scores
 from motet.tuning.search import ROUGH_PRECISION, NoisePrior, Search, Summit, TaskObjective
 
-NATS_PER_PARAMETER = 1.5  # of log evidence that a step must gain
+NATS_PER_PARAMETER = 2.5  # of log evidence that a step must gain
 STANDARD_ERRORS = 1.0  # of the gain of what is left out, that it must be above
 HARM_ERRORS, HARM_SHARE = 0.5, 0.1  # of its error, and of the other's gain: what rows or tasks alone may not lose
 LARGE_GAIN = 10.0  # nats, after which what was refused is tried again; half of it is never given up
