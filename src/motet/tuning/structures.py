@@ -157,7 +157,10 @@ class Selection:
         )
 
     def grown(
-        self, standing: Standing, changes: Callable[[Standing], Iterator[Sequence[Change]]], steps: int = MAX_SELECTION_STEPS
+        self,
+        standing: Standing,
+        changes: Callable[[Standing], Iterator[Sequence[Change]]],
+        steps: int = MAX_SELECTION_STEPS,
     ) -> Standing:
         """By one step after the other, until none pays."""
         refused: dict[str, Attempt] = {}
