@@ -162,6 +162,20 @@ def test_interactions_are_smooth_functions_of_all_columns() -> None:
     assert world.error(reg) < 0.35
 
 
+def test_what_only_tells_the_tasks_at_hand_apart_is_not_taken() -> None:
+    """Tracks, each with a walk of its own: a smooth average of the place interpolates them, and misleads elsewhere."""
+    scores = []
+    for rng in map(np.random.default_rng, range(3)):
+        task, step = np.repeat(np.arange(40), 15), np.tile(np.arange(15), 40)
+        X = rng.normal(size=(40, 3))[task] + 0.08 * rng.normal(size=(40, 3))[task] * step[:, None]
+        walk = np.concatenate([np.cumsum(0.5 * rng.normal(size=15)) for _ in range(40)])
+        y, learned = X[:, 0] + walk + 0.2 * rng.normal(size=600), task < 30
+        reg = MixedEffectRegressor().fit(X[learned], y[learned], task=task[learned])
+        mean, std = reg.predict(X[~learned], task=task[~learned], return_std=True, observation=True)
+        scores.append(np.mean(np.log(std) + 0.5 * ((y[~learned] - mean) / std) ** 2))
+    assert np.mean(scores) < 1.0  # with such an average 1.09
+
+
 def test_short_waves_are_found() -> None:
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(22), 20)
