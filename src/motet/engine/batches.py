@@ -71,21 +71,25 @@ def batches(folded: FoldedTasks, X: Array, shift: Shift, E: Array | None = None)
     E are the features e(x) at X, which a shift needs that has the basis's residual.
     """
     sizes = np.diff(folded.start)
+    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
     for size in np.unique(sizes):
         which = np.flatnonzero(sizes == size)
         rows = folded.start[which, None] + np.arange(size)
         h, noise = folded.input[rows], folded.noise[rows]
-        R, log_det = inverses(X, h, noise, shift, E)
+        R, log_det = inverses(X, h, noise, shift, A, E)
         rest = (a[which] for a in (folded.rows, folded.squares, folded.log_noise))
         yield Batch(folded.task[which], h, folded.y[rows], noise, R, log_det, *rest)
 
 
-def inverses(X: Array, h: Index, noise: Array, shift: Shift, E: Array | None = None) -> tuple[Inverse, Array]:
-    """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``; not finite if there is no Rʲ."""
+def inverses(X: Array, h: Index, noise: Array, shift: Shift, A: Array | None, E: Array | None) -> tuple[Inverse, Array]:
+    """Rʲ (Algorithm 1, line 3) and log |Rʲ| of a stack of tasks with inputs ``X[h]``; not finite if there is no Rʲ.
+
+    A is the factor of a linear kernel.
+    """
     m, size = h.shape
     if size >= MIN_LOW_RANK_ROWS and (rank := (shift := shift.at(X[h])).rank(X[h])) is not None:
         return _by_features(X, h, noise, shift, E, rank)
-    invert = _cheapest(X, h, shift, E)
+    invert = _cheapest(X, h, shift, A, E)
     R, log_det = np.empty((m, size, size)), np.empty(m)
 
     def work(part: slice) -> None:
@@ -117,7 +121,7 @@ def _by_features(
 Invert: TypeAlias = Callable[[Index, Array], tuple[Array, Array]]  # from h and noise of some tasks to R and log |R|
 
 
-def _cheapest(X: Array, h: Index, shift: Shift, E: Array | None) -> Invert:
+def _cheapest(X: Array, h: Index, shift: Shift, A: Array | None, E: Array | None) -> Invert:
     """The way that costs least for m tasks of size ℓ on n inputs.
 
     | way | cost | measured by |
@@ -132,7 +136,6 @@ def _cheapest(X: Array, h: Index, shift: Shift, E: Array | None) -> Invert:
     kernel that is not linear, is small or small beside the blocks.
     """
     pairs, size = h.size * h.shape[1], h.shape[1]
-    A = linear_factor(shift.kernel, X.shape[1]) if shift.basis is None else None
     if A is not None and 0 < len(A) < size:  # the kernel is UUᵀ: the matrix inversion lemma
         U = np.sqrt(shift.share) * affine(X) @ A.T
         return lambda h, noise: inverse_of_low_rank(U[h], shift.noise.variance(noise))

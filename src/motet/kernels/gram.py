@@ -63,9 +63,11 @@ def linear_factor(kernel: Kernel, p: int) -> Array | None:
         return None
     if not (C - np.diag(np.diag(C))).any():
         return np.diag(np.sqrt(np.diag(C)))[np.diag(C) > 0]
-    values, vectors = eigen(C)
-    positive = values > len(values) * np.finfo(float).eps * values[-1]
-    return (vectors[:, positive] * np.sqrt(values[positive])).T
+    read = np.flatnonzero(C.any(axis=0))  # often few of the columns
+    columns = np.eye(len(C))[:, read]
+    values, vectors = eigen(C[np.ix_(read, read)], columns)
+    positive = values > len(C) * np.finfo(float).eps * values[-1]
+    return (columns @ vectors[:, positive] * np.sqrt(values[positive])).T
 
 
 def linear_form(kernel: Kernel, p: int) -> Array | None:

@@ -9,7 +9,7 @@ needless goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -22,25 +22,32 @@ from motet.engine.padding import ABSENT
 from motet.engine.system import System
 from motet.kernels.algebra import innermost, map_leaves
 from motet.kernels.classes import RBF, ConstantKernel, DotProduct, Kernel, Linear, Matern, On, Scaled
+from motet.model.basis import Features
 from motet.model.model import Model
 from motet.tables.rows import Rows
 from motet.threads import blas_limit
 from motet.tuning.components import SIDES, Component, Components, Side
 from motet.tuning.defaults import MAX_ARD_COLUMNS, MAX_CORRELATED_COLUMNS, OF_SIDE, Scaling
+from motet.tuning.screening import average_gains, largest, shift_scores, smooth_scores
 from motet.tuning.search import ROUGH_PRECISION, NoisePrior, Search, Summit, TaskObjective
 
-NATS_PER_PARAMETER = 1.5  # of log evidence that a step must gain
+NATS_PER_PARAMETER = 2.5  # of log evidence that a step must gain
 STANDARD_ERRORS = 1.0  # of the gain of what is left out, that it must be above
+HARM_ERRORS, HARM_SHARE = 0.5, 0.1  # of its error, and of the other's gain: what rows or tasks alone may not lose
 LARGE_GAIN = 10.0  # nats, after which what was refused is tried again; half of it is never given up
 MAX_GAIN_OF_ROW = 2.0  # nats: what a row can speak for, so that few that repeat each other do not decide
 MAX_SEPARATE_SLOPES = 20  # columns, up to which every slope may have a variance of its own
-SINGLE_COLUMNS = range(3, 41)  # how many there may be for smooth functions of single ones beside that of all
-MAX_SELECTION_STEPS = 12
+MIN_SINGLE_COLUMNS = 3  # from which on smooth functions may be of single ones, beside that of all
+SCREENED_COLUMNS = 6  # of which the log evidence of a smooth function is compared
+MAX_SELECTION_STEPS, MAX_SELECTED_SLOPES = 12, 30
+MANY_ROWS_PER_SLOPE = 100  # from which on a linear bias costs next to nothing
 VARYING = 1e-3  # of a column's variance that is within tasks, from which on a shift can vary in it
 SHARES, LENGTHS = (0.1, 0.4, 0.8), (1.0, 0.3, 0.1, 0.04)  # new parts begin with: of the noise so far; of a deviation
 LONG = 10.0  # times the longest, of a column that tells nothing
 MIN_SMOOTH_LENGTH, MAX_SMOOTH_LENGTH = 0.03, 3.0  # in deviations: a longer part is a line, which the bias is
 LITTLE_NOISE, NOISE_ROWS = 0.01, 4.0  # of the variance within tasks: less noise needs so many rows more to be believed
+
+SCORES = {"average": average_gains, "individual": shift_scores}
 
 Kind: TypeAlias = Literal["given", "level", "slopes", "linear", "smooth"]
 
@@ -93,6 +100,7 @@ class Standing:
     summit: Summit
     task: Index
     scores: Array  # (2, rows)
+    system: System
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +116,56 @@ class Selection:
     given: tuple[Component, ...] = ()
     auto: tuple[Side, ...] = SIDES
     smooth: tuple[Side, ...] = SIDES
+    auto_bias: bool = False
+    auto_basis: bool = False
     path: list[Attempt] = field(default_factory=list)
 
     @blas_limit
     def best(self) -> Components:
         """The parts that are chosen; ``path`` then has all that was tried."""
+        selection, standing = self.begun()
+        return selection.without_needless(selection.grown(standing, selection.changes)).summit.components
+
+    def begun(self) -> tuple[Selection, Standing]:
+        """A level of each task, and for the average a linear bias; or slopes with a prior, if what is left out is for
+        them: rows are few for the columns, or most columns tell nothing."""
         standing = self.standing(self.first)
+        if not self.auto_bias or len(self.rows.y) >= MANY_ROWS_PER_SLOPE * (self.rows.X.shape[1] + 1):
+            return self, standing
+        selection, is_linear = replace(self, base=replace(self.base, bias="constant")), self.base.bias == "linear"
+        steps = selection.with_slopes(selection.standing(self.first) if is_linear else standing)
+        if is_linear:  # biases have no evidence in common
+            attempt = compared(standing, steps, Change("the slopes so far in place of a linear bias", [], {}))
+            is_told_better = attempt.left_out > STANDARD_ERRORS * attempt.standard_error
+            self.path.append(replace(attempt, evidence=np.nan, kept=is_told_better))
+            if not is_told_better:
+                return self, standing
+        columns = sorted(c for part in steps.parts if part.side == "average" for c in part.columns)
+        if not columns or Part("average", "slopes", self.columns["average"]) in steps.parts:
+            return selection, steps
+        selection = replace(self, base=replace(self.base, bias=columns))  # slopes that have errors, and no prior
+        return selection, selection.standing(self.first)
+
+    def with_slopes(self, standing: Standing) -> Standing:
+        """Of the average: one column after the other, then all with one variance, if they pay; or all at once."""
+        single = self.grown(standing, lambda now: iter([self._best_slopes("average", now)]), MAX_SELECTED_SLOPES)
+        both, alone = (
+            self.grown(begin, lambda now: iter([self._all_slopes("average", now)]), 1) for begin in (single, standing)
+        )
+        return max(
+            both, alone, key=lambda one: one.summit.height - NATS_PER_PARAMETER * len(one.summit.components.theta)
+        )
+
+    def grown(
+        self,
+        standing: Standing,
+        changes: Callable[[Standing], Iterator[Sequence[Change]]],
+        steps: int = MAX_SELECTION_STEPS,
+    ) -> Standing:
+        """By one step after the other, until none pays."""
         refused: dict[str, Attempt] = {}
-        for _ in range(MAX_SELECTION_STEPS):
-            for alternatives in self.changes(standing.parts):
+        for _ in range(steps):
+            for alternatives in changes(standing):
                 tried = [(c, self.after(standing, c)) for c in alternatives if c.name not in refused]
                 attempts = [(compared(standing, after, change), after) for change, after in tried]
                 self.path.extend(attempt for attempt, _ in attempts)
@@ -128,10 +177,10 @@ class Selection:
                         refused = {name: other for name, other in refused.items() if other.evidence <= 0.0}
                     break
                 if self.search.is_spent:
-                    return standing.summit.components
+                    return standing
             else:
                 break
-        return self.without_needless(standing).summit.components
+        return standing
 
     def without_needless(self, standing: Standing) -> Standing:
         """Less what would not be added now, until all that is left would be."""
@@ -153,16 +202,22 @@ class Selection:
     def standing(self, parts: Parts) -> Standing:
         """The parts where a climb from them ends."""
         summit = self.search.climb(self.components(parts), ROUGH_PRECISION)
-        return Standing(dict(zip(_ordered(parts), summit.components.terms)), summit, *self.scores(summit))
+        objective = self.search.objective
+        system = System.of_tasks(summit.components.searched, objective.padded, objective.X, objective.method)
+        return Standing(dict(zip(_ordered(parts), summit.components.terms)), summit, *self.scores(system), system)
 
     def components(self, parts: Parts) -> Components:
         terms = tuple(parts[part] for part in _ordered(parts))  # made here, or of a model
-        return Components(self.base, self.search.objective.X, terms, self.unit, is_checked=True)
+        return Components(self._base(parts), self.search.objective.X, terms, self.unit, is_checked=True)
 
-    def scores(self, summit: Summit) -> tuple[Index, Array]:
+    def _base(self, parts: Parts) -> Model:
+        """With as many basis functions as columns, if slopes are all that the average has beside its bias."""
+        is_linear = all(part.kind == "slopes" for part in parts if part.side == "average")
+        has_few = is_linear and self.auto_basis and self.base.common is not None
+        return replace(self.base, basis=Features()) if has_few else self.base
+
+    def scores(self, system: System) -> tuple[Index, Array]:
         """Of every row the task, and the log scores without itself and without the task."""
-        objective = self.search.objective
-        system = System.of_tasks(summit.components.searched, objective.padded, objective.X, objective.method)
         left, sigma2 = LeftOut.of(system, ABSENT), system.evidence.sigma2
         rows = _log_score(left.Py / left.precision, sigma2 / left.precision)
         new = _log_score(left.residual_new, sigma2 * left.variance_new)
@@ -194,28 +249,38 @@ class Selection:
         level = Component("individual", ConstantKernel(1.0, "fixed"), self.unit)
         return parts | ({Part("individual", "level"): level} if "individual" in self.auto else {})
 
-    def changes(self, parts: Parts) -> Iterator[Sequence[Change]]:
+    def changes(self, standing: Standing) -> Iterator[Sequence[Change]]:
         """In their order; of alternatives the best is taken."""
-        for side in SIDES:
-            if side in self.auto and (side == "individual" or self.base.bias != "linear"):
-                yield from self._slopes(side, parts)
+        parts = standing.parts
+        if "average" in self.auto and self.base.bias != "linear":
+            yield from self.average_slopes(standing)
+        if "individual" in self.auto:
+            yield from self._shift_slopes(standing)
         for side in SIDES:
             if side in self.auto and side in self.smooth:
-                yield from self._smooth(side, parts)
+                yield from self._smooth(side, standing)
         rough = {part: one for part, one in parts.items() if part.kind == "smooth" and _is_rbf(one)}
         if rough:
             changed = {part: replace(one, kernel=map_leaves(_matern, one.kernel)) for part, one in rough.items()}
             yield [Change("Matérn 5/2 in place of RBF", list(rough), changed, refines=True)]
 
-    def _slopes(self, side: Side, parts: Parts) -> Iterator[Sequence[Change]]:
-        columns, level = self.columns[side], Part("individual", "level")
+    def average_slopes(self, standing: Standing) -> Iterator[Sequence[Change]]:
+        """Slopes in all columns, or in the one that promises most, beside a constant bias."""
+        alternatives = self._all_slopes("average", standing) + self._best_slopes("average", standing)
+        if alternatives:
+            yield alternatives
+
+    def _shift_slopes(self, standing: Standing) -> Iterator[Sequence[Change]]:
+        """Slopes in all columns or in one; then a variance for each; then correlated with the level."""
+        side: Side = "individual"
+        parts, columns, level = standing.parts, self.columns[side], Part(side, "level")
         slopes = [part for part in parts if part.side == side and part.kind == "slopes"]
         if not columns or Part(side, "linear", columns) in parts:
             return
+        alternatives = self._all_slopes(side, standing) + self._best_slopes(side, standing)
+        if alternatives:
+            yield alternatives
         if not slopes:
-            yield [Change(f"slopes of {OF_SIDE[side]}", [], self._new(side, "slopes", columns))]
-            return
-        if side == "average":
             return
         variance = {c: parts[part].variance for part in slopes for c in part.columns}
         if slopes == [Part(side, "slopes", columns)] and 1 < len(columns) <= MAX_SEPARATE_SLOPES:
@@ -230,9 +295,42 @@ class Selection:
             linear = {Part(side, "linear", columns): self._read(side, Linear(covariance.tolist()), columns)}
             yield [Change("slopes that correlate with the level", [level, *slopes], linear, refines=True)]
 
-    def _smooth(self, side: Side, parts: Parts) -> Iterator[Sequence[Change]]:
+    def _all_slopes(self, side: Side, standing: Standing) -> list[Change]:
+        """With one variance, if there are none; or beside those of single columns of the average."""
+        columns, parts = self._sloped(side), standing.parts
+        others = [part for part in parts if part.side == side and part.kind == "slopes"]
+        if not columns or Part(side, "slopes", columns) in others or (side == "individual" and others):
+            return []
+        return [Change(f"slopes of {OF_SIDE[side]}", [], self._new(side, "slopes", columns))]
+
+    def _best_slopes(self, side: Side, standing: Standing) -> list[Change]:
+        """Of the one column that promises most, unless shifts have slopes in all."""
+        columns, parts = self._sloped(side), standing.parts
+        others = [c for c in columns if Part(side, "slopes", (c,)) not in parts]
+        if len(columns) < 2 or not others or (side == "individual" and Part(side, "slopes", columns) in parts):
+            return []
+        gains = SCORES[side](standing.system, self._scaled(standing.system.X, others))
+        best = others[int(largest(gains, 1)[0])]
+        new = self._new(side, "slopes", (best,))
+        return [Change(f"slopes of {OF_SIDE[side]} in {self.names[best]}", [], new, choices=len(others))]
+
+    def _sloped(self, side: Side) -> tuple[int, ...]:
+        """Columns that may have slopes with a prior: of the average those that have none in the bias."""
+        bias = self.base.bias
+        return tuple(c for c in self.columns[side] if side == "individual" or isinstance(bias, str) or c not in bias)
+
+    def _scaled(self, X: Array, columns: Sequence[int]) -> Array:
+        """Columns without their units."""
+        which = list(columns)
+        return np.asarray((X[:, which] - self.scaling.center[which]) / self.scaling.scale[which])
+
+    def _smooth(self, side: Side, standing: Standing) -> Iterator[Sequence[Change]]:
         """A smooth function of all columns, or of one at a time, then together; then a length for each column."""
-        columns, name = self.columns[side], "smooth average" if side == "average" else "smooth shifts"
+        parts, columns, name = (
+            standing.parts,
+            self.columns[side],
+            "smooth average" if side == "average" else "smooth shifts",
+        )
         smooth = [part for part in parts if part.side == side and part.kind == "smooth"]
         single = [part for part in smooth if len(part.columns) == 1]
         joint = [part for part in smooth if len(part.columns) > 1]
@@ -242,8 +340,10 @@ class Selection:
         if columns not in [part.columns for part in smooth]:
             alternatives.append(Change(name, smooth, self._new(side, "smooth", columns)))
         others = [c for c in columns if all(c not in part.columns for part in smooth)]
-        if len(columns) in SINGLE_COLUMNS and others:
-            part = max((Part(side, "smooth", (c,)) for c in others), key=lambda part: self._promise(part, parts))
+        if len(columns) >= MIN_SINGLE_COLUMNS and others:
+            scores = smooth_scores(SCORES[side], standing.system, standing.system.X[:, others])
+            some = (Part(side, "smooth", (others[k],)) for k in largest(scores, SCREENED_COLUMNS))
+            part = max(some, key=lambda part: self._promise(part, parts))
             new = self._new(side, "smooth", part.columns)
             alternatives.append(Change(f"{name} in {self._named(part)}", [], new, choices=len(others)))
         if alternatives:
@@ -317,10 +417,22 @@ def compared(before: Standing, after: Standing, change: Change) -> Attempt:
     gain = after.summit.height - before.summit.height
     parameters = len(after.summit.components.theta) - len(before.summit.components.theta)
     price = NATS_PER_PARAMETER * max(parameters, 1) + np.log(change.choices)
-    by_row = np.minimum(np.nan_to_num(after.scores - before.scores).mean(axis=0), MAX_GAIN_OF_ROW)
-    difference = np.bincount(before.task, by_row)
-    total, error = float(difference.sum()), float(np.sqrt(len(difference)) * difference.std())
-    return Attempt(change.name, gain, total, error, bool(gain > price and total > STANDARD_ERRORS * error))
+    gains = np.minimum(np.nan_to_num(after.scores - before.scores), MAX_GAIN_OF_ROW)
+    rows, tasks, both = (np.bincount(before.task, gain) for gain in (*gains, gains.mean(axis=0)))
+    agree = not _is_harm(rows, tasks) and not _is_harm(tasks, rows)
+    total, error = float(both.sum()), _standard_error(both)
+    return Attempt(change.name, gain, total, error, bool(gain > price and total > STANDARD_ERRORS * error and agree))
+
+
+def _is_harm(ours: Array, other: Array) -> bool:
+    """Whether one of the two scores, by task, loses too much for what the other gains."""
+    loss = -float(ours.sum())
+    return loss > HARM_ERRORS * _standard_error(ours) and loss > HARM_SHARE * float(other.sum())
+
+
+def _standard_error(by_task: Array) -> float:
+    """Of their sum."""
+    return float(np.sqrt(len(by_task)) * by_task.std())
 
 
 def _ordered(parts: Parts) -> list[Part]:

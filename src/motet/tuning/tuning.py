@@ -6,7 +6,7 @@ Components that add nothing to the evidence are left out, and said to be zero.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from motet.arrays import Array, distinct, outputs
 from motet.engine.left_out import LeftOut
-from motet.engine.system import Method, System, check_solvable
+from motet.engine.system import MAX_OFFSET, Method, System, check_solvable, is_far
 from motet.errors import NoEvidence, warn
+from motet.kernels.algebra import leaves_in_units
+from motet.kernels.classes import ConstantKernel
 from motet.model.model import Model
 from motet.model.tasks import FoldedTasks, fold
 from motet.tables.rows import Rows
+from motet.text import tally
 from motet.threads import blas_limit
 from motet.tuning.components import MAX_VARIANCE, MIN_VARIANCE, Component, Components
 from motet.tuning.defaults import MAX_SEARCHED_INPUTS, STRUCTURE_ROWS, Scaling, Settings, basis
@@ -76,6 +79,7 @@ class Tuning:
     table_rows: int = 0  # of the table of which the rows are a sample; 0 if they are all of it
     path: tuple[Attempt, ...] = ()  # how the structure was chosen
     is_widened: bool = False  # whether the noise had to be held up for bands that cover
+    unread: tuple[str, ...] = ()  # columns that no part reads, of a chosen structure
 
     @property
     def covariance(self) -> Array:
@@ -155,12 +159,13 @@ def fit_settings(
             selection = _selection(search, some, rows, model, settings)
             components, path = selection.best(), tuple(selection.path)
             if objective is not None:
-                search, components = Search(objective, report), replace(components, base=model)
+                base = replace(model, bias=components.base.bias)
+                search, components = Search(objective, report), replace(components, base=base)
             elif some is not sample:
                 begin(f"settings by evidence{_of_rows(sample, rows)}")
                 objective = _objective(sample, model, settings, search.objective.prior)
                 search = Search(objective, report, most=settings.evaluations)
-                base = _with_basis(model, sample, settings)
+                base = _with_basis(replace(model, bias=components.base.bias), sample, settings)
                 components = replace(components, base=base, X=_for_scales(objective.X))
             summit = _widened(search, search.climb(components))
         else:
@@ -182,7 +187,21 @@ def fit_settings(
     if is_widened:
         warn(WIDENED, ConvergenceWarning)
     seconds = time.monotonic() - began
-    return replace(tuning, model=chosen, path=path, table_rows=table_rows, is_widened=is_widened, seconds=seconds)
+    tuning = replace(tuning, model=chosen, path=path, table_rows=table_rows, is_widened=is_widened, seconds=seconds)
+    return replace(tuning, unread=tuple(_unread(tuning, settings.names))) if path else tuning
+
+
+def _unread(tuning: Tuning, names: Sequence[str]) -> Iterator[str]:
+    """Columns that neither the bias nor any component reads."""
+    bias = tuning.model.bias
+    if bias != "linear":
+        width = tuning.components.X.shape[1]
+        leaves = [
+            leaf for c in tuning.components.terms for leaf in leaves_in_units(c.kernel, range(width), [1.0] * width)
+        ]
+        read = set[int](() if isinstance(bias, str) else bias)
+        read |= {c for leaf, columns, _ in leaves if type(leaf) is not ConstantKernel for c in columns}
+        yield from (names[c] if names else f"column {c}" for c in range(width) if c not in read)
 
 
 def _widened(search: Search[Any], summit: Summit) -> Summit:
@@ -219,6 +238,7 @@ def _selection(search: Search[TaskObjective], some: Rows, rows: Rows, model: Mod
     """Of the parts that are not given; inputs are scaled by all rows, and read by some of them."""
     unit = usual_noise(some.noise, len(some.y))
     terms = Components.of(model, search.objective.X).terms
+    is_auto = "average" in settings.auto_sides
     given = [c.times(unit) for c in terms if c.side not in settings.auto_sides]
     return Selection(
         search,
@@ -230,6 +250,8 @@ def _selection(search: Search[TaskObjective], some: Rows, rows: Rows, model: Mod
         tuple(given),
         settings.auto_sides,
         settings.smooth_sides(rows),
+        settings.bias == "auto" and is_auto and not is_far(rows.X, MAX_OFFSET / 2).any(),
+        settings.basis == "auto" and is_auto and not is_far(rows.X).any(),
     )
 
 
@@ -374,6 +396,8 @@ def _notes(tuning: Tuning) -> Iterator[str]:
         yield f"settings were chosen on a sample, {tuning.rows:,} of {tuning.table_rows:,} rows"
     if tuning.is_widened:
         yield WIDENED
+    if tuning.unread:
+        yield f"no part reads {tally(tuning.unread, 'column')}: what the others leave is not told by them"
     for component in tuning.zero:
         yield f"{component.label} is zero: +0.0 log evidence over leaving it out"
     for names in tuning.flat:
