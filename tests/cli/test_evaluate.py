@@ -125,7 +125,9 @@ def test_a_release_from_a_file_or_a_server(studies: Studies, tmp_path: Path) -> 
     assert found["known"] is None
     assert {**found, "source": ""} == {**same, "source": ""}
     assert (found["new"]["rows"], found["new"]["clients"]) == (36, 12)
-    assert found["new"]["error"] < min(one["error"] for one in found["new"]["baselines"].values())
+    errors = {name: one["error"] for name, one in found["new"]["baselines"].items()}
+    errors.pop("mixed model with splines")  # it has these very curves, which are all the same, and without noise
+    assert found["new"]["error"] < min(errors.values())
     printed = good(run("evaluate", release, visits))
     assert "this release" in printed
     assert f"Evaluated: {found['subject']}." in printed
