@@ -214,7 +214,8 @@ class Selection:
         """With as many basis functions as columns, if slopes are all that the average has beside its bias."""
         is_linear = all(part.kind == "slopes" for part in parts if part.side == "average")
         has_few = is_linear and self.auto_basis and self.base.common is not None
-        return replace(self.base, basis=Features()) if has_few else self.base
+        linear = ConstantKernel(1.0)  # in place of a kernel of which the basis could not be
+        return replace(self.base, common=linear, basis=Features()) if has_few else self.base
 
     def scores(self, system: System) -> tuple[Index, Array]:
         """Of every row the task, and the log scores without itself and without the task."""
