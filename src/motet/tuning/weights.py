@@ -21,7 +21,7 @@ from motet.engine.system import System
 from motet.tables.rows import Rows
 
 NoiseKind: TypeAlias = Literal["gaussian", "tasks", "student"]
-BAND = 0.95  # the upper end of the band that a normal distribution of σ²λ shares with an observation
+UPPER_LEVEL = 0.95  # the upper end of the band that a normal distribution of σ²λ shares with an observation
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Student:
     @property
     def band_ratio(self) -> float:
         """The variance of the normal distribution that has the 90 % band of t of scale 1."""
-        return float((t.ppf(BAND, self.degrees) / norm.ppf(BAND)) ** 2)
+        return float((t.ppf(UPPER_LEVEL, self.degrees) / norm.ppf(UPPER_LEVEL)) ** 2)
 
     def weights(self, rows: Residuals) -> Array:
         z, _ = rows.standardised(1.0 / self.band_ratio)
@@ -151,7 +151,7 @@ class OfTasks:
     def observations(self, rows: Residuals, multiplier: Array) -> Array:
         """Of every task the multiplier of an observation's noise, with what is not known of its scale."""
         scale, degrees, new = self.scales(rows, multiplier)
-        return np.asarray(scale / new * (t.ppf(BAND, degrees) / norm.ppf(BAND)) ** 2)
+        return np.asarray(scale / new * (t.ppf(UPPER_LEVEL, degrees) / norm.ppf(UPPER_LEVEL)) ** 2)
 
     def log_scores(self, rows: Residuals, multiplier: Array) -> Array:
         """The scale of a row's task is that without the row."""
@@ -186,11 +186,11 @@ def mixture_variance(scale: Array, degrees: Array) -> float:
     """Of the normal distribution with the 90 % band of an observation of any of the tasks."""
 
     def above(log_end: float) -> float:
-        return float(np.mean(t.sf(np.exp(log_end) / np.sqrt(scale), degrees))) - (1.0 - BAND)
+        return float(np.mean(t.sf(np.exp(log_end) / np.sqrt(scale), degrees))) - (1.0 - UPPER_LEVEL)
 
     middle = 0.5 * float(np.log(np.median(scale)))
     end = np.exp(brentq(above, middle - 60.0, middle + 60.0, xtol=1e-12))
-    return float((end / norm.ppf(BAND)) ** 2)
+    return float((end / norm.ppf(UPPER_LEVEL)) ** 2)
 
 
 def log_density(z: Array, std: Array | float, degrees: Array | float = np.inf) -> Array:
