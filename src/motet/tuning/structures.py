@@ -33,7 +33,7 @@ from motet.tuning.search import ROUGH_PRECISION, NoisePrior, Search, Summit, Tas
 
 NATS_PER_PARAMETER = 2.5  # of log evidence that a step must gain
 STANDARD_ERRORS = 1.0  # of the gain of what is left out, that it must be above
-HARM_ERRORS, HARM_SHARE = 0.5, 0.1  # of its error, and of the other's gain: what rows or tasks alone may not lose
+HARM_ERRORS, HARM_SHARE = 0.5, 0.2  # of its error, and of the other's gain: what rows or tasks alone may not lose
 LARGE_GAIN = 10.0  # nats, after which what was refused is tried again; half of it is never given up
 MAX_GAIN_OF_ROW = 2.0  # nats: what a row can speak for, so that few that repeat each other do not decide
 MAX_SEPARATE_SLOPES = 20  # columns, up to which every slope may have a variance of its own
