@@ -154,7 +154,8 @@ def test_news_end_a_pause_without_noise_once_the_shortest_is_over() -> None:
 @pytest.mark.parametrize("jump", [-1e9, -10.0, 0.0, 30.0, 90.0, 1e9])
 def test_a_jump_forward_moves_what_work_is_counted_from(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
     now, steady = [DUE], [5.0]
-    monkeypatch.setattr("motet.server.timing.time", SimpleNamespace(monotonic=lambda: steady[0]))  # of this module alone
+    of_this_module = SimpleNamespace(monotonic=lambda: steady[0])  # that of time itself would stop every event loop
+    monkeypatch.setattr("motet.server.timing.time", of_this_module)
     clock = SteadyClock(lambda: now[0])
     assert clock.begin() == clock.since == DUE
     now[0] += 2.0 + jump
