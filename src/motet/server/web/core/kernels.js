@@ -1,5 +1,5 @@
 /**
- * The kernels of the closed list, from their JSON: the same as motet/kernels.py and motet/kernels/spec.py.
+ * The kernels of the closed list, from their JSON: the same as motet/kernels/formulas.py and motet/kernels/spec.py.
  *
  * A kernel evaluates two tables of inputs, `gram(X, Y)`, and its variance at each input, `diag(X)`. A name that is not
  * in the list is refused.
