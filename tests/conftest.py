@@ -92,9 +92,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three for each core, since many tests wait for a clock or for a program to start; quick ones wait for nothing."""
+    """Two for each core, since many tests wait for a clock or for a program to start; quick ones wait for nothing."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if config.option.markexpr == "quick" else 3 * cores
+    return cores if config.option.markexpr == "quick" else 2 * cores
 
 
 # --- PostgreSQL ---
