@@ -15,6 +15,7 @@ import pandas as pd
 from experiments.defaults.rows import Rows
 from motet import MixedEffectRegressor
 from motet.arrays import Array
+from motet.errors import InvalidData
 from motet.regression.scales import SCALES, Distribution, Scale
 from motet.tuning.robust import ChosenNoise
 
@@ -26,6 +27,7 @@ class Motet:
 
     def tune(self, rows: Rows, counts: Sequence[int]) -> None:  # noqa: ARG002
         warnings.simplefilter("ignore")
+        self.rows = rows
         self.frame = _texts if rows.levels.any() else _numbers
         try:
             self.tuned = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
@@ -38,7 +40,11 @@ class Motet:
     def predict(self, cell: int, own: Rows | None, new: Rows) -> Distribution | WithNoise:  # noqa: ARG002
         reg: Any = self.tuned
         if own is not None:
-            reg = copy.deepcopy(self.tuned).partial_fit(self.frame(own), own.y, task=own.task)
+            try:
+                reg = copy.deepcopy(self.tuned).partial_fit(self.frame(own), own.y, task=own.task)
+            except InvalidData:  # a level of a category that no row had: as its message says, all is learned anew
+                rows = self.rows.joined(own)
+                reg = MixedEffectRegressor().fit(self.frame(rows), rows.y, task=rows.task)
         scale: Scale = SCALES[reg.target_]
         median, above = scale.learned(reg.predict_quantiles(self.frame(new), new.task, (0.5, ONE_DEVIATION))).T
         predicted = scale.observed(median, above - median)
